@@ -172,7 +172,12 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             if unavailable.len() > LISTED {
                 let _ = writeln!(text, "  … and {} more", unavailable.len() - LISTED);
             }
-            text + &format!("Retry with: {resume}\n") + &waiting_too(run, gates, global)
+            let refresh = global.command(&format!("resume {run} --refresh-providers"));
+            let _ = writeln!(
+                text,
+                "Retry with: {resume}\nAfter a change of [providers] or [models] in the settings: {refresh}"
+            );
+            text + &waiting_too(run, gates, global)
         }
         DriveResult::Paused { gates, .. } => {
             let resume = global.command(&format!("resume {run}"));
@@ -250,7 +255,8 @@ fn what_to_do(cause: &StageFailure, run: RunId, global: &Global) -> String {
     let resume = global.command(&format!("resume {run}"));
     format!(
         "See what happened: {inspect}\n\
-         Run it again after a fix: {rewind} (a stage before it, `start` for all), then {resume}\n"
+         Run it again: {rewind} (a stage before it, `start` for all), then {resume}\n\
+         The run keeps its workflow and settings: after a change of these, start a new run\n"
     )
 }
 

@@ -436,7 +436,7 @@ impl Cursor {
         if stage.handler != NodeKind::FanIn {
             self.joined = None;
         }
-        self.note_failure(&stage, end);
+        self.note_failure(&stage, end, event.seq);
         let first_rank = self.ends.get(&stage.node).map_or(end.rank, |earlier| earlier.first_rank);
         let failure = outcome.failure.clone().map(Arc::new);
         self.ends.insert(
@@ -460,7 +460,7 @@ impl Cursor {
     }
 
     /// Keeps the failure of a stage until something handles it, or the node ends well.
-    fn note_failure(&mut self, stage: &ActiveStage, end: &CompletedStage) {
+    fn note_failure(&mut self, stage: &ActiveStage, end: &CompletedStage, seq: u64) {
         let outcome = &end.outcome;
         let unstated = || {
             let failed = outcome.status == Status::Failed;
@@ -469,7 +469,7 @@ impl Cursor {
         let failure = outcome.failure.clone().or_else(unstated);
         match failure {
             Some(failure) if outcome.status != Status::Succeeded => {
-                self.add_failure(&stage.node, stage.visit, end.rank, outcome.status, failure);
+                self.add_failure(&stage.node, stage.visit, seq, outcome.status, failure);
             }
             _ => self.open_failures.remove_node(&stage.node),
         }
@@ -479,30 +479,30 @@ impl Cursor {
         &mut self,
         node: &Arc<str>,
         visit: u32,
-        rank: u32,
+        seq: u64,
         status: Status,
         failure: Failure,
     ) {
         let branch = self.is_branch().then(|| Arc::clone(&self.branch));
         let stage = Arc::new(StageFailure { node: Arc::clone(node), visit, branch, failure });
-        self.open_failures.add(OpenFailure { rank, status, stage });
+        self.open_failures.add(OpenFailure { seq, status, stage });
     }
 
     /// The branch has ended with a failure: one of the engine's own, such as a visit limit, is noted
     /// for the stage that it ended at, or that it could not enter.
-    pub(crate) fn branch_failed(&mut self, failure: &Failure) {
+    pub(crate) fn branch_failed(&mut self, failure: &Failure, seq: u64) {
         let last = self.last.as_ref();
         if last.is_some_and(|last| last.outcome().failure.as_ref() == Some(failure)) {
             return;
         }
-        let (node, rank) = match (&self.position, last) {
+        let node = match (&self.position, last) {
             // It may not be entered.
-            (Position::Ready { node, .. }, _) => (Arc::clone(node), self.ranks.next),
-            (_, Some(last)) => (Arc::clone(&last.node), last.end.rank),
+            (Position::Ready { node, .. }, _) => Arc::clone(node),
+            (_, Some(last)) => Arc::clone(&last.node),
             _ => return,
         };
         let visit = self.visits_of(&node).max(1);
-        self.add_failure(&node, visit, rank, Status::Failed, failure.clone());
+        self.add_failure(&node, visit, seq, Status::Failed, failure.clone());
     }
 
     fn remember_for_join(&mut self, node: &str, outcome: &Outcome) {

@@ -108,9 +108,10 @@ impl ListQuery<'_> {
                 Ok(items) => return Ok(items),
                 Err(holds) => holds.to_owned(),
             },
-            None | Some(Value::Null) => {
+            None => {
                 return Err(format!("{} has no value: no stage has written one", self.what()));
             }
+            Some(Value::Null) => "null".to_owned(),
             Some(Value::Object(_)) => "a JSON object".to_owned(),
             Some(other) => format!("`{other}`"),
         };
@@ -131,6 +132,10 @@ fn of_text(text: &str) -> Result<Vec<Value>, &'static str> {
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Array(items)) => return Ok(items),
         Ok(Value::Object(_)) => return Err("a JSON object"),
+        // As a model writes it that reached its limit.
+        Err(error) if error.is_eof() && text.starts_with(['[', '{']) => {
+            return Err("JSON that is cut off");
+        }
         _ => {}
     }
     if let Some(items) = in_code_block(text).or_else(|| at_the_end(text)) {
@@ -241,6 +246,9 @@ mod tests {
         check(" [1, \"a\"]\n", r#"[1,"a"]"#);
         check("a\r\n\n  b\n", r#"["a","  b"]"#);
         check("", "[]");
+        check("[1,2,", "JSON that is cut off");
+        check("[\n  \"a\",\n  {\"b\"", "JSON that is cut off");
+        check("[x] done\n[ ] open", r#"["[x] done","[ ] open"]"#);
         check("5", r#"["5"]"#);
         check("{\"files\": [1]}", "a JSON object");
         check("{\"a\": 1}\n{\"a\": 2}", r#"[{"a":1},{"a":2}]"#);

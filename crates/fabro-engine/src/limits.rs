@@ -1,7 +1,7 @@
 //! The limits of a run: what may be spent, and how often a node may be entered.
 
 use fabro_plan::{NodeSpec, VisitLimit};
-use fabro_types::{Failure, FailureClass, NodeKind};
+use fabro_types::{Failure, FailureClass, NodeKind, Usage};
 
 use crate::cursor::Cursor;
 use crate::inconsistent::Inconsistent;
@@ -42,6 +42,13 @@ impl Machine {
         let max_cost = self.state.max_cost.or(self.plan.graph().max_cost);
         let max_tokens = self.plan.graph().max_tokens.into_iter().chain(self.max_tokens).min();
         let has_tokens_left = self.tokens_left().is_none_or(|left| left > 0);
+        let has_budget_left = self.budget().is_none_or(|left| left > 0.0);
+        if has_tokens_left
+            && has_budget_left
+            && let Some(message) = self.spent_below(&usage)
+        {
+            return message;
+        }
         match (max_cost, max_tokens) {
             (Some(max), _) if has_tokens_left => {
                 format!("spent {} of max_cost {}", dollars(usage.cost_usd), dollars(max))
@@ -52,6 +59,22 @@ impl Machine {
             }
             _ => "the budget is used up".to_owned(),
         }
+    }
+
+    /// The same where sub-workflows that have not ended, and whose usage does not count yet, have reached it.
+    fn spent_below(&self, usage: &Usage) -> Option<String> {
+        let active = self.state.active().map(|(_, stage)| stage);
+        let managers = active.filter(|stage| stage.handler == NodeKind::ManagerLoop);
+        let names: Vec<_> = managers.map(|stage| format!("`{}`", stage.node)).collect();
+        let max = self.state.max_cost.or(self.plan.graph().max_cost);
+        let limit = max.map_or_else(String::new, |max| format!(" of max_cost {}", dollars(max)));
+        (!names.is_empty()).then(|| {
+            let spent = dollars(usage.cost_usd);
+            format!(
+                "the sub-workflow of {} has used up what was left{limit}; spent without it: {spent}",
+                names.join(", ")
+            )
+        })
     }
 
     /// The failure of a line that enters a node too often.

@@ -11,8 +11,9 @@ use imbl::ordmap::DiffItem;
 /// A stage whose failure nothing has handled yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenFailure {
-    /// The rank of the stage.
-    pub rank: u32,
+    /// The place in the log of the event that says so: of several failures, the first one may have caused the
+    /// others.
+    pub seq: u64,
     /// How the stage ended: `failed`, or `partially_succeeded` because of a failure.
     pub status: Status,
     /// The stage and its failure.

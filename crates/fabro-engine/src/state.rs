@@ -330,7 +330,7 @@ impl RunState {
         self.merge(name, None);
         if let Some((name, mut cursor)) = self.cursors.remove_entry(name) {
             if let Some(failure) = end.failure.as_ref().filter(|_| !end.canceled) {
-                cursor.branch_failed(failure);
+                cursor.branch_failed(failure, self.last_seq);
             }
             if let Position::Active(stage) = std::mem::replace(&mut cursor.position, Position::Done)
             {

@@ -25,7 +25,7 @@ impl Machine {
     pub(crate) fn unhandled(&self, cursor: &Cursor) -> Vec<Arc<StageFailure>> {
         let mut open: Vec<&OpenFailure> =
             cursor.open_failures.iter().filter(|open| !self.is_allowed(cursor, open)).collect();
-        open.sort_by_key(|open| open.rank);
+        open.sort_by_key(|open| open.seq);
         let is_cause =
             |one: &&&OpenFailure| !open.iter().any(|other| other.is_under(&one.stage.node));
         open.iter().filter(is_cause).map(|open| Arc::clone(&open.stage)).collect()
@@ -57,7 +57,7 @@ impl Machine {
         let stops = open.filter(|open| {
             leaves(open) && !self.is_allowed(cursor, open) && self.stops(cursor, open)
         });
-        let first = stops.min_by_key(|open| (!open.is_under(&last.node), open.rank));
+        let first = stops.min_by_key(|open| (!open.is_under(&last.node), open.seq));
         Ok(first.map(|open| open.stage.failure.clone()))
     }
 

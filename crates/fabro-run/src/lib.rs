@@ -110,7 +110,7 @@ pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers};
 pub use models::{catalog, client, providers};
-pub use run::{DriveResult, ResumeOptions, Run};
+pub use run::{DriveResult, RefreshedModels, ResumeOptions, Run};
 pub use run_file::{check_inputs, check_run_file};
 pub use run_services::{RunServices, SystemClock, now_ms};
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};

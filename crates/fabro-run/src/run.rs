@@ -1,11 +1,13 @@
 //! A run: created or opened, resumed, driven.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Bundle, RunSettings, render_goal};
+use fabro_config::{ProviderSettings, Settings};
 use fabro_engine::{
     DriveError, Handler, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
     last_state_event,
@@ -15,7 +17,7 @@ use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::LocalExec;
 use fabro_store::{Batch, InboxId, Message, RunStore, StoreError};
-use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, RunId, RunStatus};
+use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, ModelInfo, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -75,6 +77,36 @@ pub struct ResumeOptions {
     pub model_script: Option<String>,
     /// Answer every gate with its default, else its first option.
     pub auto_approve: bool,
+    /// Providers and models that replace those of the same names.
+    pub models: Option<RefreshedModels>,
+}
+
+/// Providers and models as the settings have them now.
+#[derive(Clone, Debug, Default)]
+pub struct RefreshedModels {
+    /// Providers, by name.
+    pub providers: Vec<ProviderSettings>,
+    /// Models, by name.
+    pub models: BTreeMap<String, ModelInfo>,
+}
+
+impl RefreshedModels {
+    /// Those of these settings and of the environment.
+    pub fn of(settings: &Settings) -> Self {
+        Self { providers: crate::providers(settings), models: settings.models.clone() }
+    }
+
+    /// Replaces what has the same name, and adds the rest.
+    fn put_into(self, settings: &mut RunSettings) {
+        for provider in self.providers {
+            let known = settings.providers.iter_mut().find(|known| known.name == provider.name);
+            match known {
+                Some(known) => *known = provider,
+                None => settings.providers.push(provider),
+            }
+        }
+        settings.models.extend(self.models);
+    }
 }
 
 /// A run that only this process may drive, until the value is dropped.
@@ -229,6 +261,9 @@ impl Run {
         }
         if options.model_script.is_some() {
             self.settings.model_script = options.model_script;
+        }
+        if let Some(models) = options.models {
+            models.put_into(&mut self.settings);
         }
         self.settings.auto_approve |= options.auto_approve;
         self.max_cost = options.max_cost;

@@ -92,9 +92,9 @@ async fn next_steps(
             format!("\ncontinue with: {resume} --max-cost USD\n")
         }
         RunStatus::Paused | RunStatus::Interrupted => format!("\ncontinue with: {resume}\n"),
-        RunStatus::Failed => match last_failed(report) {
-            Some(row) => {
-                let stage = global.command(&format!("inspect {run} {}", row_name(row)));
+        RunStatus::Failed | RunStatus::PartiallySucceeded => match failed_stage(report) {
+            Some(stage) => {
+                let stage = global.command(&format!("inspect {run} {stage}"));
                 format!("\nsee the failed stage with: {stage}\n")
             }
             None => String::new(),
@@ -103,8 +103,11 @@ async fn next_steps(
     })
 }
 
-fn last_failed(report: &Inspect) -> Option<&StageRow> {
-    report.stages.iter().rev().find(|row| row.failure.is_some())
+/// The stage whose failure is the first cause; without one the last that failed.
+fn failed_stage(report: &Inspect) -> Option<String> {
+    let of_cause = report.cause.as_ref().and_then(|cause| cause.stage.clone());
+    let last_failed = || report.stages.iter().rev().find(|row| row.failure.is_some());
+    of_cause.or_else(|| last_failed().map(row_name))
 }
 
 /// `[BRANCH/]NODE@VISIT`, as commands take it.

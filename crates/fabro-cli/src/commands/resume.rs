@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap_complete::ArgValueCandidates;
-use fabro_run::{ResumeOptions, Run, RunError};
+use fabro_run::{RefreshedModels, ResumeOptions, Run, RunError};
 use fabro_terminal::diagnostics;
 use fabro_types::RunId;
 
@@ -14,7 +14,7 @@ use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::error::usage;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, settings};
 use crate::output;
 use crate::values::amount;
 
@@ -44,6 +44,10 @@ pub struct ResumeArgs {
     #[arg(long)]
     pub auto_approve: bool,
 
+    /// Take providers and models of the settings as they are now, in place of those that the run began with
+    #[arg(long)]
+    pub refresh_providers: bool,
+
     /// What is printed while the run is driven.
     #[command(flatten)]
     pub shown: ShownArgs,
@@ -60,11 +64,14 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let run = Run::open(store.clone(), &store.runs_dir(), id).await?;
     let answers = args.answers.as_deref().map(|path| read_option(path, "the answers"));
     let script = args.model_script.as_deref().map(|path| read_option(path, "the model script"));
+    let present = if args.refresh_providers { Some(settings()?) } else { None };
+    let refreshed = present.as_ref().map(RefreshedModels::of);
     let changes = ResumeOptions {
         max_cost: args.max_cost,
         answers: answers.transpose()?,
         model_script: script.transpose()?,
         auto_approve: args.auto_approve,
+        models: refreshed,
     };
     let mut run = run.with_resume_options(changes)?;
     run.check_resumed().await.map_err(|error| not_resumed(error, id, global))?;
@@ -99,6 +106,9 @@ fn options(args: &ResumeArgs) -> Vec<OsString> {
     if args.auto_approve {
         options.push("--auto-approve".into());
     }
+    if args.refresh_providers {
+        options.push("--refresh-providers".into());
+    }
     options
 }
 
@@ -114,11 +124,13 @@ mod tests {
             answers: Some("a.json".into()),
             model_script: Some("m.json".into()),
             auto_approve: true,
+            refresh_providers: true,
             shown: ShownArgs::default(),
             detach: true,
         };
         let passed = options(&args).join(std::ffi::OsStr::new(" "));
-        let expect = "--max-cost 2.5 --answers a.json --model-script m.json --auto-approve";
+        let expect = "--max-cost 2.5 --answers a.json --model-script m.json --auto-approve \
+                      --refresh-providers";
         assert_eq!(passed, expect);
         assert!(
             options(&ResumeArgs {
@@ -126,6 +138,7 @@ mod tests {
                 answers: None,
                 model_script: None,
                 auto_approve: false,
+                refresh_providers: false,
                 ..args
             })
             .is_empty()

@@ -86,3 +86,39 @@ async fn a_refused_key_pauses_and_a_resume_asks_again() {
     assert_eq!(project.exit(&["resume", "latest", "--quiet"]), 0);
     assert_eq!(project.exit(&["replay", "latest"]), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_corrected_address_counts_when_it_is_asked_for() {
+    let source = "digraph { start; exit; a [prompt=x, shape=tab, model=m]; start -> a -> exit }";
+    let project = Project::with(&[
+        (".fabro/config.toml", &provider("http://127.0.0.1:1/v1")),
+        ("w.fabro", source),
+    ]);
+    let paused = project.run(&["run", "w.fabro"]);
+    assert!(paused.starts_with("exit 3"), "{paused}");
+    assert!(paused.contains(" --refresh-providers\n"), "{paused}");
+    let server = Server::start(vec![Response::text("ok")]).await.unwrap();
+    project.write(".fabro/config.toml", provider(&server.base_url()).as_bytes());
+    assert_eq!(project.exit(&["resume", "latest", "--quiet"]), 3);
+    assert_eq!(project.exit(&["resume", "latest", "--quiet", "--refresh-providers"]), 0);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn the_first_failure_is_named_everywhere() {
+    // `y` fails first, and makes `x` fail, whose branch is the first one.
+    let source = "digraph { start; exit; f [shape=component]; m [shape=tripleoctagon]
+        x [shape=parallelogram, script=\"until test -e broken; do sleep 0.01; done; exit 1\"]
+        y [shape=parallelogram, script=\"touch broken; exit 5\"]
+        start -> f; f -> x -> m; f -> y -> m; m -> exit }";
+    let project = Project::with(&[("w.fabro", source)]);
+    let told = project.run(&["run", "w.fabro"]);
+    assert!(told.starts_with("exit 1"), "{told}");
+    let listed = told.split("were not handled\n").nth(1).unwrap();
+    assert!(listed.trim_start().starts_with("f@1/y/y@1: exit code 5"), "{told}");
+    assert!(told.contains(" f@1/y/y@1\nRun it again: "), "{told}");
+    let inspected = project.run(&["inspect", "latest"]);
+    assert!(inspected.contains("see the failed stage with: fabro inspect"), "{inspected}");
+    assert!(inspected.trim_end().ends_with(" f@1/y/y@1"), "{inspected}");
+    assert!(project.run(&["ps"]).contains("f@1/y/y@1"));
+}

@@ -115,7 +115,7 @@ fn the_graphs_default_is_for_the_stages_of_a_fan_out_alone() {
     002 fork@1 failed  -> merge (join)
     005 merge@1 succeeded  -> exit (unconditional)
     006 exit@1 succeeded
-    run partially_succeeded; `a` failed: rate limit; `b` failed: rate limit
+    run partially_succeeded; `b` failed: rate limit; `a` failed: rate limit
     ");
 }
 

@@ -158,7 +158,7 @@ fn what_is_no_list_fails_the_stage() {
     insta::assert_snapshot!(failed("for_each=plan", json!({"files": []})), @"run failed: the list `plan` of `each` holds a JSON object: a list is a JSON array, or lines of text (deterministic)");
     insta::assert_snapshot!(failed("for_each=plan", json!("{\"files\": []}")), @"run failed: the list `plan` of `each` holds a JSON object: a list is a JSON array, or lines of text (deterministic)");
     insta::assert_snapshot!(failed("for_each=plan.files", json!({"file": []})), @"run failed: the list `plan.files` of `each` has no value: no stage has written one (deterministic)");
-    insta::assert_snapshot!(failed("for_each=plan", Value::Null), @"run failed: the list `plan` of `each` has no value: no stage has written one (deterministic)");
+    insta::assert_snapshot!(failed("for_each=plan", Value::Null), @"run failed: the list `plan` of `each` holds null: a list is a JSON array, or lines of text (deterministic)");
     insta::assert_snapshot!(failed("for_each=\"{{ context.plan.files }}\"", json!({})), @r#"run failed: the context has no key `plan.files`; write it in an earlier stage, or give a default: `{{ context.plan.files | default("") }}` (deterministic)"#);
     insta::assert_snapshot!(failed("for_each=\"{{ context.plan | length }}\"", json!([1])), @"run failed: the list `{{ context.plan | length }}` of `each` holds `1`: a list is a JSON array, or lines of text (deterministic)");
     insta::assert_snapshot!(failed("for_each=plan, max_items=2", json!([1, 2, 3])), @"run failed: the list `plan` of `each` has 3 elements, and `each` takes at most 2: give it a higher max_items (deterministic)");
