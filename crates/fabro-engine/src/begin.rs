@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_context::keys;
-use fabro_events::{CreatedRun, Entry, Event, EventBody, ParentStage, RunWorktree};
+use fabro_events::{CreatedRun, EndedByParent, Entry, Event, EventBody, ParentStage, RunWorktree};
 use fabro_store::{RunLog, Runs, StoreError};
 use fabro_types::{BlobRef, ContextPatch, RunId};
 use serde_json::{Map, Value};
@@ -71,8 +71,14 @@ pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit
 }
 
 /// The event that cancels a run without a driver. `last_seq` is the last of its log.
-pub fn cancel(run_id: RunId, last_seq: u64, now_ms: i64, reason: String) -> Event {
-    let entry = Entry::new(EventBody::RunCanceled { reason });
+pub fn cancel(
+    run_id: RunId,
+    last_seq: u64,
+    now_ms: i64,
+    reason: String,
+    by_parent: Option<EndedByParent>,
+) -> Event {
+    let entry = Entry::new(EventBody::RunCanceled { reason, by_parent });
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
 }
 

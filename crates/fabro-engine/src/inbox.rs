@@ -81,7 +81,7 @@ impl Driver {
                 Message::Cancel { .. } if self.consumed.contains(&id) => {}
                 Message::Cancel { reason } => {
                     self.consumed.push(id);
-                    self.decide(Input::Cancel { reason: reason.clone() }).await;
+                    self.decide(Input::Cancel { reason: reason.clone(), by_parent: None }).await;
                 }
                 Message::Answer { node, visit, branch, .. } => {
                     let gate = (branch.as_deref().unwrap_or_default(), &**node, *visit);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_events::{Event, Note, StageFailure};
+use fabro_events::{EndedByParent, Event, Note, StageFailure};
 use fabro_types::{BlobRef, Failure, Outcome};
 use serde_json::Value;
 
@@ -67,6 +67,8 @@ pub enum Input {
     Cancel {
         /// Who or what.
         reason: String,
+        /// Why the stage of a sub-workflow ends it.
+        by_parent: Option<EndedByParent>,
     },
     /// The run cannot continue for a reason outside of its stages.
     Abort {

@@ -155,7 +155,9 @@ impl Machine {
             Input::Idle { gates, unavailable, failed_turns } => {
                 self.pause(gates, unavailable, failed_turns);
             }
-            Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
+            Input::Cancel { reason, by_parent } => {
+                self.emit(MAIN, EventBody::RunCanceled { reason, by_parent });
+            }
             Input::Abort { failure } => self.fail_run(failure),
         }
         Ok(())

@@ -77,6 +77,9 @@ pub enum EventBody {
     RunCanceled {
         /// Who or what asked for it.
         reason: String,
+        /// Why the stage of a sub-workflow ended it; absent for every other cancellation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by_parent: Option<EndedByParent>,
     },
     /// A stage begins its first attempt.
     #[serde(rename = "stage.started")]
@@ -368,6 +371,18 @@ pub struct CreatedRun {
     /// The git worktree that the working directory is in, where the run has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<RunWorktree>,
+}
+
+/// Why the stage of a sub-workflow ended it before its own end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedByParent {
+    /// Its stop condition holds.
+    StopCondition,
+    /// It took longer than `max_cycles` × `poll_interval`.
+    TimeLimit,
+    /// No model or agent is available in it, and its parent handles that as a failure.
+    Unavailable,
 }
 
 /// The git worktree of a run.

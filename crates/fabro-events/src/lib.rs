@@ -26,9 +26,9 @@ use std::sync::Arc;
 
 pub use body::{
     Candidate, CapturedArtifact, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun,
-    EdgeChoice, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose, ParentStage,
-    PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult, StageFailure, Tier,
-    WindowUse,
+    EdgeChoice, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose,
+    ParentStage, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
+    StageFailure, Tier, WindowUse,
 };
 use fabro_types::RunId;
 pub use gate_options::{default_option, gate_options};

@@ -10,7 +10,9 @@ use fabro_engine::{
     Message, NewRun, Phase, Plan, Reading, RunEnd, RunState, Stage, StageEnd, Store, StoreError,
     World, begin, cancel, drive, keys, read_all,
 };
-use fabro_events::{Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure};
+use fabro_events::{
+    EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
+};
 use fabro_types::{
     ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus, Status,
 };
@@ -27,17 +29,17 @@ use crate::render::render_value;
 /// How deep sub-workflows nest: one that names itself has to end somewhere.
 const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
-/// Why a sub-workflow is ended when its stop condition holds.
-const STOPPED: &str = "its stop condition holds";
+/// How long it may take, for messages.
+const TIME_LIMIT: &str = "it took longer than max_cycles × poll_interval";
 
-/// Why it is ended at its timeout.
-const LATE: &str = "it took longer than max_cycles × poll_interval";
-
-/// Why it is ended when no model or agent is available in it, and its parent handles that as a
-/// failure.
-const UNAVAILABLE: &str = "no model or agent is available";
-/// The same in older logs.
-const OLD_UNAVAILABLE: &str = "nothing could be asked";
+/// The reason that is recorded in the log of a sub-workflow that its stage ends.
+fn reason_of(end: EndedByParent) -> &'static str {
+    match end {
+        EndedByParent::StopCondition => "its stop condition holds",
+        EndedByParent::TimeLimit => TIME_LIMIT,
+        EndedByParent::Unavailable => "no model or agent is available",
+    }
+}
 
 /// Why it is ended when its own stage is.
 const CANCELED_WITH_STAGE: &str = "its stage was canceled";
@@ -94,7 +96,7 @@ impl SubWorkflowHandler {
         let Some(first) = first else { return child.finish(stage).await };
         if watch.holds() {
             // The driver before this one died before it could end the child.
-            child.end(&*stage.store, self.clock.now_ms(), STOPPED).await?;
+            child.end(&*stage.store, self.clock.now_ms(), EndedByParent::StopCondition).await?;
             return child.finish(stage).await;
         }
         let machine = Machine::new(Arc::clone(&child.plan), child.state.clone())
@@ -104,7 +106,7 @@ impl SubWorkflowHandler {
         let mut late = std::pin::pin!(tokio::time::sleep(manager(stage)?.timeout));
         let (end, reason) = loop {
             tokio::select! {
-                end = &mut driven => break (end?, STOPPED),
+                end = &mut driven => break (end?, EndedByParent::StopCondition),
                 Some(warning) = warnings.recv() => {
                     warn(&stage.reporter, "stop_condition", warning).await;
                 }
@@ -112,11 +114,11 @@ impl SubWorkflowHandler {
                     if !stage.stop.is_cancelled() && child.call_off(&*stage.store).await.is_err() {
                         stop.cancel();
                     }
-                    break (driven.await?, STOPPED);
+                    break (driven.await?, EndedByParent::StopCondition);
                 }
                 () = &mut late => {
                     stop.cancel();
-                    break (driven.await?, LATE);
+                    break (driven.await?, EndedByParent::TimeLimit);
                 }
             }
         };
@@ -234,7 +236,7 @@ impl Child {
     /// Where the parent handles that as a failure, the child ends.
     async fn unavailable(&self, stage: &Stage, now_ms: i64) -> Result<StageEnd, StageEnd> {
         if !stage.pauses_when_unavailable() {
-            self.end(&*stage.store, now_ms, UNAVAILABLE).await?;
+            self.end(&*stage.store, now_ms, EndedByParent::Unavailable).await?;
             return self.finish(stage).await;
         }
         let events = read_all(&*stage.store, self.id).await?;
@@ -243,9 +245,14 @@ impl Child {
     }
 
     /// Ends the child's log for one of our own reasons.
-    async fn end(&self, store: &dyn Store, now_ms: i64, reason: &str) -> Result<(), StageEnd> {
+    async fn end(
+        &self,
+        store: &dyn Store,
+        now_ms: i64,
+        why: EndedByParent,
+    ) -> Result<(), StageEnd> {
         let last = store.last_seq(self.id).await?;
-        let event = cancel(self.id, last, now_ms, reason.to_owned());
+        let event = cancel(self.id, last, now_ms, reason_of(why).to_owned(), Some(why));
         store.append(self.id, last, &Batch::of(&[event])).await?;
         Ok(())
     }
@@ -255,8 +262,8 @@ impl Child {
         let events = read_all(&*stage.store, self.id).await?;
         let run = RunState::replay(self.id, &events);
         let context = run.main().map(|main| final_context(&main.context, &*stage.store));
-        let reason = events.last().and_then(|event| match &event.entry.body {
-            EventBody::RunCanceled { reason } => Some(reason.as_str()),
+        let ended = events.last().and_then(|event| match &event.entry.body {
+            EventBody::RunCanceled { by_parent, .. } => *by_parent,
             _ => None,
         });
         let mut outcome = match &run.phase {
@@ -267,17 +274,20 @@ impl Child {
             Phase::Ended(RunStatus::Failed, Some(failure)) => {
                 Outcome::failed(failure_of(failure, run.causes.first()))
             }
-            _ if reason == Some(STOPPED) => {
+            _ if ended == Some(EndedByParent::StopCondition) => {
                 let child = Machine::new(Arc::clone(&self.plan), run.clone());
                 let first = child.unhandled_failures().into_iter().next();
                 let stopped = partially_succeeded(stage, first.as_deref());
-                Outcome { notes: Some(format!("ended: {STOPPED}")), ..stopped }
+                Outcome {
+                    notes: Some(format!("ended: {}", reason_of(EndedByParent::StopCondition))),
+                    ..stopped
+                }
             }
-            _ if matches!(reason, Some(UNAVAILABLE | OLD_UNAVAILABLE)) => {
+            _ if ended == Some(EndedByParent::Unavailable) => {
                 Outcome::failed(unavailable_in(&events))
             }
-            _ if reason == Some(LATE) => {
-                let message = format!("sub-workflow: {LATE}");
+            _ if ended == Some(EndedByParent::TimeLimit) => {
+                let message = format!("sub-workflow: {TIME_LIMIT}");
                 Outcome::failed(Failure::new(FailureClass::TransientInfra, message))
             }
             _ => Outcome::failed(Failure::new(FailureClass::Canceled, "sub-workflow canceled")),

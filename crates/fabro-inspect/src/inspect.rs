@@ -128,6 +128,9 @@ pub struct StageRow {
     /// Files that it wrote, relative to the working directory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_touched: Vec<String>,
+    /// What was ignored or left out while it ran: directives, context keys, tools, artifacts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// The short form of a choice: the rule, and the condition or label that it was taken by.
@@ -307,6 +310,12 @@ impl Rows {
                 }
             }
             EventBody::BranchCompleted { canceled: true, .. } => self.cancel(event),
+            EventBody::AgentWarning { message, window: None, .. } => {
+                self.warn(event, message.clone());
+            }
+            EventBody::ContextRefused { key, reason } => {
+                self.warn(event, format!("the context key `{key}` is refused: {reason}"));
+            }
             _ => {}
         }
     }
@@ -328,12 +337,19 @@ impl Rows {
             failure: None,
             choice: None,
             files_touched: Vec::new(),
+            warnings: Vec::new(),
         };
         self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
         let started = self.clock.now();
         let usage = Usage::default();
         self.list.push(OpenRow { row, started, spent: usage.clone(), usage });
+    }
+
+    fn warn(&mut self, event: &Event, message: String) {
+        if let Some(open) = self.row(event).filter(|open| !open.row.warnings.contains(&message)) {
+            open.row.warnings.push(message);
+        }
     }
 
     /// An agent's turn in the open attempt, which the end of the attempt counts again.

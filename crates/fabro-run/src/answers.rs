@@ -1,13 +1,17 @@
 //! Prepared answers to gates, and the check of what is recorded of a run's input.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Bundle, RunSettings};
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
+use fabro_graph::{NodeKind, Workflow};
 use fabro_redact::Redactor;
+use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 use serde_json::{Map, Value};
+
+use crate::bundle::BundleError;
 
 use crate::SetupError;
 use crate::secrets::{refuse_secret, refuse_secrets};
@@ -28,6 +32,10 @@ pub(crate) fn refuse_secrets_in_input(
 }
 
 /// Refuses secrets in the rest of what is recorded: the workflow, the files that it names, and the settings.
+#[expect(
+    clippy::expect_used,
+    reason = "settings were read from JSON, and no key of theirs is no string"
+)]
 pub(crate) fn refuse_secrets_in_bundle(
     redactor: &Redactor,
     bundle: &Bundle,
@@ -37,7 +45,7 @@ pub(crate) fn refuse_secrets_in_bundle(
         refuse_secret(redactor, &format!("the file `{path}`"), text)?;
     }
     // The values are looked for one by one, so that a message can name the setting.
-    let settings = serde_json::to_value(&bundle.settings).unwrap_or_default();
+    let settings = serde_json::to_value(&bundle.settings).expect("settings are JSON");
     for (name, value) in settings.as_object().into_iter().flatten() {
         refuse_secret(redactor, &format!("the setting `{name}`"), &value.to_string())?;
     }
@@ -87,6 +95,52 @@ pub(crate) fn exhausted_answers(
         })
     };
     used_answers(events).into_iter().filter_map(warning).collect()
+}
+
+/// Warnings of prepared answers to gates that neither the workflow nor one of its sub-workflows has.
+///
+/// # Errors
+/// A sub-workflow cannot be read.
+pub(crate) fn unknown_gates(
+    settings: &RunSettings,
+    bundle: &Bundle,
+    workflow: &Workflow,
+) -> Result<Vec<String>, BundleError> {
+    let text = settings.answers.as_deref().unwrap_or("{}");
+    // A file that is not valid is reported by `prepared_answers`.
+    let lists: BTreeMap<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    if lists.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut gates = BTreeSet::new();
+    add_gates(bundle, workflow, 0, &mut gates)?;
+    let listed: Vec<_> = gates.iter().map(|gate| format!("`{gate}`")).collect();
+    let listed = match listed.as_slice() {
+        [] => "the workflow has no gates".to_owned(),
+        listed => format!("the gates are {}", listed.join(", ")),
+    };
+    let unknown = lists.keys().filter(|name| !gates.contains(*name));
+    let warning =
+        |name| format!("the answers have a list for `{name}`, which is no gate: {listed}");
+    Ok(unknown.map(warning).collect())
+}
+
+fn add_gates(
+    bundle: &Bundle,
+    workflow: &Workflow,
+    depth: usize,
+    gates: &mut BTreeSet<String>,
+) -> Result<(), BundleError> {
+    for node in workflow.nodes() {
+        if node.kind == NodeKind::Human {
+            gates.insert(node.id.to_string());
+        }
+        if node.kind == NodeKind::ManagerLoop && depth < MAX_SUB_WORKFLOW_DEPTH {
+            let child = bundle.child(node)?;
+            add_gates(&child, child.plan()?.workflow(), depth + 1, gates)?;
+        }
+    }
+    Ok(())
 }
 
 /// How many prepared answers each gate has used.

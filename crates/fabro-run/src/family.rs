@@ -63,7 +63,7 @@ pub(crate) async fn cancel_family(
         let state = RunState::replay(member, &read_all(store, member).await?);
         if !matches!(state.phase, Phase::Ended(..)) {
             let last = store.last_seq(member).await?;
-            let event = cancel(member, last, now_ms, reason.to_owned());
+            let event = cancel(member, last, now_ms, reason.to_owned(), None);
             store.append_leased(lease, member, last, &Batch::of(&[event])).await?;
         }
     }
@@ -91,7 +91,7 @@ pub(crate) async fn end_leftover_processes(
 pub async fn run_redactor(store: &dyn Store, run: RunId) -> Result<Redactor, RunError> {
     let first = store.read(store.root(run).await?, 0, 1).await?.pop();
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
-        return Ok(Redactor::default());
+        return Err(RunError::NotCreated { run });
     };
     let bundle = Bundle::load(store, &created.bundle)?;
     Ok(ServiceBuilder::new(&bundle.settings).recorded_redactor())

@@ -21,7 +21,9 @@ use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, ModelInfo, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input};
+use crate::answers::{
+    exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input, unknown_gates,
+};
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::lease::HeldLease;
@@ -159,13 +161,13 @@ impl Run {
         };
         let id = spec.id.unwrap_or_else(new_run_id);
         let own_dir = runs_dir.join(id.to_string());
-        let mut warnings = Vec::new();
+        let mut warnings = unknown_gates(&settings, &bundle, plan.workflow())?;
         let mut worktree = None;
         let mut work_dir = spec.work_dir;
         if !dry_run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
-            warnings = preflight::check(&bundle, &plan, &work_dir)?;
+            warnings.extend(preflight::check(&bundle, &plan, &work_dir)?);
             warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
             if settings.git.worktree == Some(true) {
                 let new = new_worktree(&work_dir, id, &own_dir, &settings.git).await?;

@@ -127,7 +127,7 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
             usage: Usage::default(),
             candidates: Vec::new(),
         },
-        EventBody::RunCanceled { reason: "test".into() },
+        EventBody::RunCanceled { reason: "test".into(), by_parent: None },
         EventBody::RunPaused {
             reason: PauseReason::Human,
             message: String::new(),

@@ -10,7 +10,7 @@
 //! use fabro_terminal::{Align, Paint, Table};
 //! use fabro_types::RunId;
 //!
-//! let entry = Entry::new(EventBody::RunCanceled { reason: "not needed".into() });
+//! let entry = Entry::new(EventBody::RunCanceled { reason: "not needed".into(), by_parent: None });
 //! let event = Event { run_id: RunId::from_parts(0, 7), seq: 1, ts_ms: 0, entry };
 //! assert_eq!(fabro_terminal::line(&event).text, "run canceled: not needed");
 //!

@@ -110,7 +110,7 @@ fn run_line(event: &Event) -> Option<(Mark, String)> {
         EventBody::RunFailed { failure: why, usage, .. } => {
             (Mark::Bad, format!("run failed: {}{}", failure(why), used(usage)))
         }
-        EventBody::RunCanceled { reason } => {
+        EventBody::RunCanceled { reason, .. } => {
             (Mark::Bad, format!("run canceled: {}", one_line(reason, QUOTED)))
         }
         EventBody::CheckpointForked(point) => (Mark::Note, forked(point)),

@@ -157,7 +157,27 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
     text.push_str(&field("seed", &report.seed.to_string()));
     text.push('\n');
     text.push_str(&stages(report, paint, width));
+    text.push_str(&warnings(report, paint));
     text
+}
+
+/// How many warnings of stages are listed.
+const WARNINGS: usize = 10;
+
+/// The warnings of the stages; empty without any.
+fn warnings(report: &Inspect, paint: Paint) -> String {
+    let all = report.stages.iter();
+    let all = all.flat_map(|row| row.warnings.iter().map(move |warning| (row, warning)));
+    let mut text = String::new();
+    for (row, warning) in all.clone().take(WARNINGS) {
+        let name = clean(&row_name(row)).into_owned();
+        let _ = writeln!(text, "{} {name}: {}", paint.odd("!"), one_line(warning, 400));
+    }
+    let left = all.count().saturating_sub(WARNINGS);
+    if left > 0 {
+        let _ = writeln!(text, "{} and {left} more warnings", paint.odd("!"));
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
 }
 
 /// The status, with what it does not say: a dry run, or a copy that was never interrupted.

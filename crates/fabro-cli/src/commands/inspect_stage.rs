@@ -92,6 +92,9 @@ fn head(report: &StageReport, paint: Paint) -> String {
     if let Some(failure) = row.failure.as_ref().filter(|_| row.ended_at.is_some()) {
         let _ = writeln!(text, "{}", paint.bad(&clean(&failure.to_string())));
     }
+    for warning in &row.warnings {
+        let _ = writeln!(text, "{} {}", paint.odd("!"), clean(warning));
+    }
     let mut field = |name: &str, value: &str| {
         let _ = writeln!(text, "{} {value}", paint.dim(&format!("{name:9}")));
     };

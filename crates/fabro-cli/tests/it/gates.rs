@@ -124,3 +124,15 @@ fn answers_that_do_not_count_are_refused_with_the_reason() {
       · exit  "[N] No"  unconditional
     "#);
 }
+
+#[test]
+fn answers_to_gates_that_there_are_not_are_named() {
+    let source =
+        "digraph { start -> ask -> exit; ask [shape=hexagon] ask -> exit [label=\"[Y] Yes\"] }";
+    let project =
+        Project::with(&[("w.fabro", source), ("answers.json", r#"{"ask": ["Y"], "aks": ["Y"]}"#)]);
+    let told = project.run(&["run", "w.fabro", "--answers", "answers.json"]);
+    let warning =
+        "warning: the answers have a list for `aks`, which is no gate: the gates are `ask`\n";
+    assert!(told.starts_with("exit 0") && told.contains(warning), "{told}");
+}

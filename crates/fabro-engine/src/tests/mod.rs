@@ -243,7 +243,7 @@ pub(super) fn story(events: &[Event]) -> String {
             EventBody::RunFailed { failure, .. } => format!("run failed: {failure}"),
             EventBody::RunPaused { reason, gates, .. } => format!("paused: {reason:?} {gates:?}"),
             EventBody::RunResumed { .. } => "resumed".to_owned(),
-            EventBody::RunCanceled { reason } => format!("run canceled: {reason}"),
+            EventBody::RunCanceled { reason, .. } => format!("run canceled: {reason}"),
             _ => continue,
         };
         // Edges need no line of their own.

@@ -104,7 +104,9 @@ impl Record {
                 unavailable: unavailable.clone(),
                 failed_turns: failed_turns.clone(),
             },
-            EventBody::RunCanceled { reason } => Input::Cancel { reason: reason.clone() },
+            EventBody::RunCanceled { reason, by_parent } => {
+                Input::Cancel { reason: reason.clone(), by_parent: *by_parent }
+            }
             // Only a time limit ends a branch with a failure that is not the branch's.
             EventBody::BranchCompleted { canceled: true, failure: Some(_), .. } => {
                 let branch = event.entry.branch.as_deref().unwrap_or_default();

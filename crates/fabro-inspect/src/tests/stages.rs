@@ -38,7 +38,7 @@ fn a_running_stage_has_the_status_of_its_run() {
     let status = |events: &[Event], driven| inspect(events, driven).unwrap().stages[1].status;
     assert_eq!(status(&bench.events, true), "running");
     assert_eq!(status(&bench.events, false), "interrupted");
-    bench.input(Input::Cancel { reason: "enough".into() });
+    bench.input(Input::Cancel { reason: "enough".into(), by_parent: None });
     assert_eq!(status(&bench.events, false), "canceled");
 }
 

@@ -220,7 +220,7 @@ fn the_end_of_a_run_folds_the_log_into_the_database() {
     let store = dir.open();
     fill(&store, run(1), 1..=3);
     let lease = store.acquire(run(1)).unwrap();
-    let body = fabro_events::EventBody::RunCanceled { reason: "enough".into() };
+    let body = fabro_events::EventBody::RunCanceled { reason: "enough".into(), by_parent: None };
     let end = [crate::conformance::event(run(1), 4, body)];
     wait(store.append_leased(lease, run(1), 3, &Batch::of(&end))).unwrap();
     assert_eq!(fs::metadata(dir.path().join("fabro.db-wal")).unwrap().len(), 0);

@@ -401,7 +401,7 @@ fn body(run_id: RunId, seq: u64, kind: u8) -> crate::Event {
         0 => crate::Event { seq, ..created(run_id, "demo", None) },
         1 => asked(run_id, seq, None),
         2 => asked(run_id, seq, Some("b")),
-        3 => event(run_id, seq, EventBody::RunCanceled { reason: "no".into() }),
+        3 => event(run_id, seq, EventBody::RunCanceled { reason: "no".into(), by_parent: None }),
         4 => {
             let point = fabro_events::ForkPoint {
                 from_run: run_id,
