@@ -77,6 +77,7 @@ pub(crate) enum AttemptResult {
 }
 
 impl Attempt {
+    #[expect(clippy::expect_used, reason = "no semaphore of a handler is ever closed")]
     pub(crate) async fn run(mut self, handler: &dyn Handler, clock: &dyn Clock) -> AttemptResult {
         let cancel = self.stage.cancel.clone();
         if !self.delay.is_zero() {
@@ -89,10 +90,10 @@ impl Attempt {
         if kind == NodeKind::Parallel {
             return AttemptResult::Due;
         }
-        let _place = match handler.places(kind) {
+        let _permit = match handler.places(kind) {
             None => None,
-            Some(places) => tokio::select! {
-                place = places.acquire_owned() => place.ok(),
+            Some(semaphore) => tokio::select! {
+                permit = semaphore.acquire_owned() => Some(permit.expect("it is never closed")),
                 () = cancel.cancelled() => return AttemptResult::Canceled,
             },
         };
@@ -104,7 +105,12 @@ impl Attempt {
             end = &mut work => return finish(end, started_ms, clock),
             limit = elapsed(self.timeout) => timed_out(limit),
             limit = stalled(self.stall_timeout, &self.activity) => {
-                Failure::new(FailureClass::TransientInfra, format!("no activity for {limit:?}"))
+                let message = format!("no activity for {limit:?}");
+                let remedy = "raise the graph's `stall_timeout` if that is normal here";
+                Failure {
+                    details: Some(remedy.to_owned()),
+                    ..Failure::new(FailureClass::TransientInfra, message)
+                }
             }
         };
         cancel.cancel();
@@ -124,7 +130,7 @@ impl Attempt {
     }
 }
 
-/// Waits for the `timeout` of a stage, for ever without one, and returns it.
+/// Waits for the `timeout` of a stage, or forever without one, and returns it.
 async fn elapsed(limit: Option<Duration>) -> Duration {
     let Some(limit) = limit else { return std::future::pending().await };
     sleep(limit).await;

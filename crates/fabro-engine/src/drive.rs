@@ -166,7 +166,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         driver.stop.cancel();
     }
     let mut in_flight = std::mem::take(&mut driver.in_flight);
-    // Handlers that wait for a report to be recorded must not wait for ever.
+    // Handlers that wait for a report to be recorded must not wait forever.
     drop(driver);
     // A handler that does not end soon after its cancellation is dropped.
     let ending = async { while in_flight.next().await.is_some() {} };
@@ -240,7 +240,7 @@ impl Driver {
         Ok(RunEnd::Stopped)
     }
 
-    fn finished(&self) -> Option<RunEnd> {
+    pub(crate) fn finished(&self) -> Option<RunEnd> {
         match &self.machine.state().phase {
             Phase::Ended(status, failure) => Some(RunEnd::Over(*status, failure.clone())),
             Phase::Paused(reason) => Some(RunEnd::Paused(*reason)),
@@ -269,8 +269,8 @@ impl Driver {
     /// no stage is started, and results are handled afterwards.
     pub(crate) async fn commit(&mut self) -> Result<(), StoreError> {
         let commit = self.machine.take_commit();
-        let consumed = std::mem::take(&mut self.consumed);
         if let Some(first) = commit.events.first() {
+            let consumed = std::mem::take(&mut self.consumed);
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &consumed };
             let append = self.world.store.append(first.run_id, first.seq - 1, &batch);
             self.in_flight.during(append).await?;
@@ -369,7 +369,7 @@ impl Driver {
                 cancel: cancel.clone(),
                 stop: self.stop.clone(),
                 reporter: Reporter {
-                    branch: Arc::clone(&key.branch),
+                    key: key.clone(),
                     reports: self.reports.clone(),
                     activity: Arc::clone(&activity),
                 },

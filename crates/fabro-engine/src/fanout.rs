@@ -148,6 +148,16 @@ impl FanOut {
         }
     }
 
+    /// How many branches have to succeed for the fan-out to succeed.
+    pub(crate) fn needed(&self, policy: JoinPolicy) -> usize {
+        let all = self.branches.len();
+        match policy {
+            JoinPolicy::FirstSuccess => 1,
+            JoinPolicy::Quorum(needed) => needed.map_or(all / 2 + 1, |needed| needed as usize),
+            JoinPolicy::WaitAll | JoinPolicy::AllSuccess => all,
+        }
+    }
+
     /// The status of the fan-out by its `join_policy` (`wait_all`, `first_success`, …); `None` while it needs more branches to end.
     pub(crate) fn joined(&self, policy: JoinPolicy) -> Option<Status> {
         let Ended { all, good, whole } = self.ended;
@@ -155,13 +165,12 @@ impl FanOut {
         if self.branches.is_empty() {
             return Some(Status::Succeeded);
         }
-        let quorum = |needed: Option<u32>| {
-            needed.map_or(self.branches.len() / 2 + 1, |needed| needed as usize)
-        };
+        let needed = self.needed(policy);
         match policy {
-            JoinPolicy::FirstSuccess if good > 0 => Some(Status::Succeeded),
-            JoinPolicy::Quorum(needed) if good >= quorum(needed) => Some(Status::Succeeded),
-            JoinPolicy::Quorum(needed) if good + open < quorum(needed) => Some(Status::Failed),
+            JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) if good >= needed => {
+                Some(Status::Succeeded)
+            }
+            JoinPolicy::Quorum(_) if good + open < needed => Some(Status::Failed),
             JoinPolicy::AllSuccess if good < all => Some(Status::Failed),
             _ if open > 0 => None,
             JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => Some(Status::Failed),

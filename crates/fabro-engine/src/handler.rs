@@ -14,6 +14,7 @@ use imbl::{OrdMap, Vector};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt::Key;
 use crate::active_stage::ActiveStage;
 use crate::cursor::StageRecord;
 use crate::input::Finished;
@@ -208,7 +209,7 @@ pub fn stage_dir(run_dir: &std::path::Path, rank: u32, node: &str, visit: u32) -
 /// Takes events of a stage into the run's log.
 #[derive(Clone, Debug)]
 pub struct Reporter {
-    pub(crate) branch: Arc<str>,
+    pub(crate) key: Key,
     pub(crate) reports: mpsc::UnboundedSender<Report>,
     pub(crate) activity: Arc<tokio::sync::Notify>,
 }
@@ -216,7 +217,8 @@ pub struct Reporter {
 /// An event on its way to the log.
 #[derive(Debug)]
 pub(crate) struct Report {
-    pub(crate) branch: Arc<str>,
+    /// The attempt that sent it: what arrives after its end is refused.
+    pub(crate) key: Key,
     pub(crate) notes: Vec<Note>,
     pub(crate) blobs: Vec<NewBlob>,
     pub(crate) consumed: Vec<InboxId>,
@@ -230,8 +232,8 @@ pub enum ReportError {
     /// The gate has been answered by somebody else; which arrives as a message.
     #[error("the gate has been answered already")]
     AlreadyAnswered,
-    /// The run is ending.
-    #[error("the run is ending")]
+    /// The attempt, its branch or the run has ended or is ending.
+    #[error("the stage is ending")]
     Ending,
 }
 
@@ -250,7 +252,7 @@ impl Reporter {
         consumed: Vec<InboxId>,
     ) -> Result<(), ReportError> {
         let (done, committed) = oneshot::channel();
-        let report = Report { branch: Arc::clone(&self.branch), notes, blobs, consumed, done };
+        let report = Report { key: self.key.clone(), notes, blobs, consumed, done };
         self.reports.send(report).map_err(|_| ReportError::Ending)?;
         committed.await.map_err(|_| ReportError::Ending)?
     }

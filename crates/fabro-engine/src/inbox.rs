@@ -10,13 +10,12 @@ use crate::input::Input;
 
 impl Driver {
     pub(crate) async fn report(&mut self, report: Report) -> Result<(), StoreError> {
-        let Report { branch, notes, blobs, consumed, done } = report;
-        let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
-        let Some(key) = active.map(|at| Key::of(&branch, at)) else {
-            // The branch has ended since the report was sent; its handler is being canceled too.
+        let Report { key, notes, blobs, consumed, done } = report;
+        if self.finished().is_some() || !key.is_current(self.machine.state()) {
+            // The attempt has ended since the report was sent; its handler is being canceled too.
             let _ = done.send(Err(ReportError::Ending));
             return Ok(());
-        };
+        }
         if let Some(running) = self.running.get(&key) {
             running.activity.notify_one();
         }
@@ -36,7 +35,7 @@ impl Driver {
         } else {
             self.consumed.extend(consumed);
         }
-        self.decide(Input::Note { branch, notes, blobs }).await;
+        self.decide(Input::Note { branch: key.branch, notes, blobs }).await;
         self.acks.push(done);
         Ok(())
     }

@@ -6,7 +6,8 @@ use fabro_types::{Failure, FailureClass};
 pub struct Inconsistent(String);
 
 impl Inconsistent {
-    pub(crate) fn new(what: impl Into<String>) -> Self {
+    /// Says what cannot be.
+    pub fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }

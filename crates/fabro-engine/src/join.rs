@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fabro_blob::OFFLOAD_LIMIT;
 use fabro_context::keys;
+use fabro_plan::JoinPolicy;
 use fabro_types::{BlobRef, BranchResult, Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ pub(crate) fn outcome(
     state: &RunState,
     values: Values<'_>,
     joined: Result<Status, Failure>,
+    policy: JoinPolicy,
 ) -> Outcome {
     let mut results = Vec::with_capacity(fan_out.branches.len());
     let mut outputs = Vec::with_capacity(fan_out.branches.len());
@@ -32,7 +34,7 @@ pub(crate) fn outcome(
         results.push(result.expect("its keys are strings and its numbers JSON"));
     }
     let mut outcome = match joined {
-        Ok(Status::Failed) => Outcome::failed(failure(fan_out)),
+        Ok(Status::Failed) => Outcome::failed(failure(fan_out, policy)),
         Ok(status) => Outcome { status, ..Outcome::succeeded() },
         Err(failure) => Outcome::failed(failure),
     };
@@ -73,7 +75,7 @@ fn inlined(output: &Value, fan_out: &FanOut, values: Values<'_>) -> Value {
 }
 
 /// Why a fan-out failed: what its branches say.
-fn failure(fan_out: &FanOut) -> Failure {
+fn failure(fan_out: &FanOut, policy: JoinPolicy) -> Failure {
     let branches = &fan_out.branches;
     let failures: Vec<(&Branch, &Failure)> = branches
         .iter()
@@ -81,9 +83,10 @@ fn failure(fan_out: &FanOut) -> Failure {
         .collect();
     if failures.is_empty() {
         let message = format!(
-            "{} of {} branches succeeded and none failed, but the join policy needs more",
+            "{} of {} branches succeeded and none failed, but the join policy needs {}",
             fan_out.succeeded(),
-            branches.len()
+            branches.len(),
+            fan_out.needed(policy),
         );
         return Failure::new(FailureClass::Deterministic, message);
     }
@@ -91,7 +94,12 @@ fn failure(fan_out: &FanOut) -> Failure {
         |(branch, it): &(&Branch, &Failure)| format!("{}: {}", fan_out.id(branch), it.message);
     let reasons = failures.iter().take(3).map(reason);
     let reasons = reasons.collect::<Vec<_>>().join("; ");
-    let message = format!("{} of {} branches failed: {reasons}", failures.len(), branches.len());
+    let needed = match policy {
+        JoinPolicy::Quorum(_) => format!(", and {} have to succeed", fan_out.needed(policy)),
+        _ => String::new(),
+    };
+    let failed = failures.len();
+    let message = format!("{failed} of {} branches failed{needed}: {reasons}", branches.len());
     let all = || failures.iter().map(|(_, failure)| *failure);
     Failure {
         terminal: all().all(|failure| failure.terminal),

@@ -389,8 +389,7 @@ impl Machine {
         notes: Vec<Note>,
         mut blobs: Vec<NewBlob>,
     ) -> Result<(), Inconsistent> {
-        // The branch may have ended since the stage sent its report.
-        let Ok(stage) = self.running_stage(branch) else { return Ok(()) };
+        let stage = self.running_stage(branch)?;
         let visit = stage.visit;
         let plan = Arc::clone(&self.plan);
         let node = plan.spec(self.node_index(&stage.node)?);

@@ -40,5 +40,6 @@ pub(crate) fn delay(
 
 /// The failure of a stage or a fan-out that reached its timeout.
 pub(crate) fn timed_out(limit: Duration) -> Failure {
-    Failure::new(FailureClass::TransientInfra, format!("timed out after {limit:?}"))
+    let failure = Failure::new(FailureClass::TransientInfra, format!("timed out after {limit:?}"));
+    Failure { details: Some("raise its `timeout` if it needs longer".to_owned()), ..failure }
 }

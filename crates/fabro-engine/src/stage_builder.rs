@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt::Key;
 use crate::handler::{Report, Reporter, Stage};
 use crate::inconsistent::Inconsistent;
 use crate::{MAIN, Machine, NewRun, Plan, RunState, begin};
@@ -37,12 +38,13 @@ impl Connections {
             }
         });
         let activity = Arc::new(tokio::sync::Notify::new());
+        let key = Key { branch: Arc::from(MAIN), node: Arc::from(""), visit: 1, attempt: 1 };
         Self {
             store,
             run_dir,
             cancel: CancellationToken::new(),
             stop: CancellationToken::new(),
-            reporter: Reporter { branch: Arc::from(MAIN), reports, activity },
+            reporter: Reporter { key, reports, activity },
             messages,
         }
     }

@@ -94,13 +94,29 @@ impl RunState {
     }
 
     /// The state after these events, which must be one run's whole log. Events that a rewind took
-    /// back are left out. A resume begins here: stages whose end is recorded do not run again.
+    /// back are left out, and of an event that does not fit only what fits is taken: for readers.
     pub fn replay<'a>(run_id: RunId, events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut state = Self::new(run_id);
         for event in crate::checkpoint::effective(events) {
             state.apply(event);
         }
         state
+    }
+
+    /// The same, where an event that does not fit is an error: for those who go on with the run.
+    ///
+    /// # Errors
+    ///
+    /// The log is not one that this engine has written, or it is damaged.
+    pub fn try_replay<'a>(
+        run_id: RunId,
+        events: impl IntoIterator<Item = &'a Event>,
+    ) -> Result<Self, Inconsistent> {
+        let mut state = Self::new(run_id);
+        for event in crate::checkpoint::effective(events) {
+            state.try_apply(event)?;
+        }
+        Ok(state)
     }
 
     /// The main line; `None` before the first event.
@@ -149,7 +165,7 @@ impl RunState {
         let _ = self.try_apply(event);
     }
 
-    /// The same, where an event that does not fit is an error: for the engine's own events.
+    /// The same, where an event that does not fit is an error.
     pub(crate) fn try_apply(&mut self, event: &Event) -> Result<(), Inconsistent> {
         if self.last_seq == 0 {
             self.started_ms = event.ts_ms;

@@ -6,7 +6,7 @@ use fabro_blob::READ_LIMIT;
 use fabro_context::keys;
 use fabro_events::{Candidate, EdgeChoice, EventBody, ForEach, PlannedBranch, Tier};
 use fabro_graph::NodeIx;
-use fabro_plan::{ForEachSpec, NodeSpec, RetryTargets};
+use fabro_plan::{ForEachSpec, JoinPolicy, NodeSpec, RetryTargets};
 use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Outcome, Status};
 
 use crate::active_stage::ActiveStage;
@@ -166,7 +166,11 @@ impl Machine {
             let first = self.unhandled(cursor).into_iter().next();
             let message = format!("no matching edge from `{}`", node.id);
             let message = with_cause(message, first.as_deref());
-            let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
+            let remedy = "add an edge without a condition, or one for this result";
+            let failure = Failure {
+                details: first.is_none().then(|| remedy.to_owned()),
+                ..Failure::new(FailureClass::Structural, message).signed(&node.id)
+            };
             return self.fail_choice(branch, failure, candidates);
         };
         let Some((tier, to)) = self.jump(cursor, &last.node)? else {
@@ -386,8 +390,7 @@ impl Machine {
         let plan = Arc::clone(&self.plan);
         let fan = self.fan_out_at(branch)?;
         let node = plan.spec(self.node_index(&fan.stage.node)?);
-        let missing = || Inconsistent::new(format!("`{}` is not a parallel node", node.id));
-        let policy = node.parallel().ok_or_else(missing)?.join_policy;
+        let policy = join_policy(node)?;
         if let Some(status) = fan.joined(policy) {
             let values = Values { read: &self.values, pending: &self.commit.blobs };
             let missing = join::unread_outputs(fan, &self.state, values);
@@ -437,7 +440,9 @@ impl Machine {
             self.emit(&name, body);
         }
         let values = Values { read: &self.values, pending: &self.commit.blobs };
-        let mut outcome = join::outcome(self.fan_out_at(branch)?, &self.state, values, result);
+        let fan_out = self.fan_out_at(branch)?;
+        let policy = join_policy(node)?;
+        let mut outcome = join::outcome(fan_out, &self.state, values, result, policy);
         outcome.duration_ms = duration_ms(started_ms, self.now_ms);
         let status = outcome.status;
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
@@ -508,6 +513,11 @@ impl Machine {
         self.runnable_lines.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
         Ok(())
     }
+}
+
+fn join_policy(node: &NodeSpec) -> Result<JoinPolicy, Inconsistent> {
+    let missing = || Inconsistent::new(format!("`{}` is not a parallel node", node.id));
+    Ok(node.parallel().ok_or_else(missing)?.join_policy)
 }
 
 /// The failure of the last stage of a line, if it failed.

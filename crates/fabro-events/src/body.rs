@@ -698,7 +698,7 @@ pub struct StageFailure {
 impl std::fmt::Display for StageFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
-        write!(f, "`{}{}` failed: {}", self.node, branch.elements(), self.failure.message)
+        write!(f, "`{}{}` failed: {}", self.node, branch.elements(), self.failure.text())
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fabro_engine::{Stage, StageEnd, keys, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
 use fabro_sandbox::is_exhausted;
-use fabro_types::{Failure, FailureClass, Outcome, Status};
+use fabro_types::{Outcome, Status};
 use serde::Serialize;
 
 use crate::common::failed;
@@ -113,7 +113,7 @@ async fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
         Some(EventBody::StageRetrying { failure, usage, .. }) => {
             Outcome { usage, ..Outcome::failed(failure) }
         }
-        _ => Outcome::failed(Failure::new(FailureClass::Structural, "the log does not say")),
+        _ => return Err(io::Error::other("the log has no end of the attempt before this one")),
     };
     let rank = at.rank;
     let attempts = at.attempt - 1;
@@ -249,10 +249,13 @@ impl AgentStatus {
     /// clock, so one that was written at once looks older than the agent: what counts is that the
     /// file is another than before. Only where an earlier driver died, so that what there was before is not
     /// known, does its time decide.
-    pub(crate) fn text(&self, limit: u64) -> Option<String> {
-        let now = stamp(&self.path)?;
+    ///
+    /// # Errors
+    /// It is too large, or cannot be read.
+    pub(crate) fn text(&self, limit: u64) -> Result<Option<String>, AgentFileError> {
+        let Some(now) = stamp(&self.path) else { return Ok(None) };
         let is_fresh = Some(now) != self.before || self.since.is_some_and(|since| now.0 >= since);
-        is_fresh.then(|| text_of_file(&self.path, limit)).flatten()
+        if is_fresh { text_of_file(&self.path, limit) } else { Ok(None) }
     }
 }
 
@@ -261,9 +264,29 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((about.modified().ok()?, about.len(), about.ino()))
 }
 
-/// The text of a plain file of at most `limit` bytes.
-pub(crate) fn text_of_file(path: &Path, limit: u64) -> Option<String> {
-    let about = fs::metadata(path).ok()?;
-    let fits = about.is_file() && about.len() <= limit;
-    fits.then(|| fs::read_to_string(path).ok()).flatten()
+/// Why a file of an agent is not read for directives.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AgentFileError {
+    /// It is too large.
+    #[error("it has {bytes} bytes, and at most {limit} are read")]
+    TooLarge { bytes: u64, limit: u64 },
+    /// It cannot be read.
+    #[error("{0}")]
+    Unreadable(#[from] io::Error),
+}
+
+/// The text of a plain file, bytes that are not UTF-8 replaced; `None` when there is none.
+pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, AgentFileError> {
+    let about = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        about => about?,
+    };
+    if !about.is_file() {
+        return Ok(None);
+    }
+    let bytes = about.len();
+    if bytes > limit {
+        return Err(AgentFileError::TooLarge { bytes, limit });
+    }
+    Ok(Some(String::from_utf8_lossy(&fs::read(path)?).into_owned()))
 }

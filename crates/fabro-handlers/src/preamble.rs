@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fabro_engine::{BlobStore, Context, Plan, Stage, StageRecord, Store, keys, read_blob};
+use fabro_engine::{
+    BlobStore, Context, Plan, ReadError, Stage, StageRecord, Store, keys, read_blob,
+};
 use fabro_events::CreatedRun;
 use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, branch_sections, shows_key};
 use fabro_redact::Redactor;
 use fabro_tokens::O200k;
 use fabro_types::{
-    BlobRef, BranchResult, Failure, FailureClass, Fidelity, NodeKind, RunId, strip_accelerator,
+    BlobRef, BranchResult, Failure, FailureClass, Fidelity, NodeKind, RunId, Status,
+    strip_accelerator,
 };
 use imbl::Vector;
 use serde::Deserialize;
@@ -246,11 +249,17 @@ impl Source {
         script.map(|script| script.text.to_string()).unwrap_or_default()
     }
 
+    /// Of results that cannot be read back, one branch says so.
     fn branches(&self, results: Option<&Arc<Value>>) -> Vec<Branch> {
         let Some(results) = results else { return Vec::new() };
-        let blob = BlobRef::from_value(results);
-        let read = blob.and_then(|blob| read_blob(&*self.store, &blob).ok());
-        let results = Vec::<BranchResult>::deserialize(read.as_ref().unwrap_or(results));
+        let read = match BlobRef::from_value(results) {
+            None => Ok(Value::clone(results)),
+            Some(blob) => read_blob(&*self.store, &blob),
+        };
+        let results = match read {
+            Ok(results) => Vec::<BranchResult>::deserialize(results),
+            Err(error) => return vec![unreadable_branches(&error)],
+        };
         // Only a value that was set by hand has another form; it shows no branches.
         results.unwrap_or_default().into_iter().map(|result| self.branch(result)).collect()
     }
@@ -286,6 +295,17 @@ impl Source {
 
     fn path(&self, blob: &BlobRef) -> String {
         local_path(&self.run_dir, &*self.store, blob).unwrap_or_else(|error| format!("({error})"))
+    }
+}
+
+/// What is shown in place of branches whose results are lost.
+fn unreadable_branches(error: &ReadError) -> Branch {
+    Branch {
+        id: "results".to_owned(),
+        status: Status::Failed,
+        notes: Some(format!("the results of the branches cannot be read: {error}")),
+        output: Output::None,
+        is_command: false,
     }
 }
 

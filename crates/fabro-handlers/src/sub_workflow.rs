@@ -223,7 +223,7 @@ impl Child {
             stage.store.append(id, 0, &batch).await?;
             events = commit.events;
         }
-        Ok(Self { id, plan, state: RunState::replay(id, &events) })
+        Ok(Self { id, plan, state: RunState::try_replay(id, &events).map_err(Failure::from)? })
     }
 
     /// Cancels the child and what it runs: its result is no longer needed.

@@ -19,6 +19,9 @@ pub struct Cause {
     pub branch: Option<Arc<str>>,
     /// What happened.
     pub message: String,
+    /// What exactly is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<String>,
     /// The class of the failure.
     pub class: FailureClass,
     /// The full name of the stage, as commands take it.
@@ -59,6 +62,7 @@ impl Cause {
             visit: None,
             branch: None,
             message: failure.message.clone(),
+            details: failure.details.clone(),
             class: failure.class,
             stage: None,
         }
@@ -70,6 +74,10 @@ impl std::fmt::Display for Cause {
         if let Some(stage) = &self.stage {
             write!(f, "{stage}: ")?;
         }
-        write!(f, "{} ({})", self.message, self.class)
+        write!(f, "{}", self.message)?;
+        if let Some(details) = &self.details {
+            write!(f, ": {details}")?;
+        }
+        write!(f, " ({})", self.class)
     }
 }

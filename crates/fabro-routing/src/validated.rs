@@ -104,6 +104,23 @@ pub fn feedback(checked: &Checked, expected: Expected<'_>) -> String {
     said
 }
 
+impl Checked {
+    /// What is wrong, in one line for people; empty for a valid answer.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Valid(_) => String::new(),
+            Self::Missing => "the answer has no JSON object".to_owned(),
+            Self::Invalid { problems } => {
+                let shown = problems.iter().take(3);
+                let shown: Vec<_> =
+                    shown.map(|it| format!("{}: {}", place(&it.pointer), it.message)).collect();
+                let more = if problems.len() > shown.len() { "; and more" } else { "" };
+                format!("{}{more}", shown.join("; "))
+            }
+        }
+    }
+}
+
 fn routing(text: &str) -> Checked {
     let is_field = |key: &str| FIELDS.contains(&key);
     for candidate in candidates(text, is_field).into_iter().rev() {

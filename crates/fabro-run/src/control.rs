@@ -50,7 +50,13 @@ pub async fn answer(
     let name = gate.filter(|_| text.is_none());
     let gate = match select_gate(open, run, name) {
         Err(error @ (RunError::NoOpenGate { .. } | RunError::NoSuchGate { .. })) => {
-            return Err(earlier_answer(&read_all(store, run).await?, name).unwrap_or(error));
+            for member in store.family(run).await? {
+                let events = read_all(store, member).await?;
+                if let Some(answered) = earlier_answer(&events, name) {
+                    return Err(answered);
+                }
+            }
+            return Err(error);
         }
         found => found?,
     };
@@ -84,7 +90,9 @@ fn text_behind_key(open: &[Gate], key: &str, text: &str) -> Option<String> {
 
 /// How the gate of this name, or the last one, was answered before.
 fn earlier_answer(events: &[Event], name: Option<&str>) -> Option<RunError> {
-    let wanted = name.map(checkpoint::split);
+    // Inside of a sub-workflow a gate's name begins with the stages around it.
+    let own_name = name.map(|name| name.rsplit_once('/').map_or(name, |(_, own)| own));
+    let wanted = own_name.map(checkpoint::split);
     let is_wanted = |event: &&Event| {
         let entry = &event.entry;
         wanted.is_none_or(|(node, visit)| {
@@ -209,19 +217,52 @@ pub async fn cancel(
     if let Phase::Ended(status, _) = RunState::replay(run, &read_all(store, run).await?).phase {
         return Err(RunError::Ended { run, status });
     }
-    // A sub-workflow runs under the lease of the run at the top.
-    let canceled = with_lease(store, store.root(run).await?, async |lease| {
-        end_leftover_processes(store, run).await?;
-        Ok(cancel_family(store, lease, run, now_ms(), reason).await?)
-    });
-    match canceled.await {
+    match end_undriven(store, run, reason).await {
         Ok(()) => Ok(Cancellation::Ended),
         Err(RunError::Store(StoreError::Driven { .. })) => {
             store.post(run, &Message::Cancel { reason: reason.to_owned() }).await?;
-            Ok(Cancellation::Requested)
+            // A driver that was just pausing may have read its messages for the last time.
+            if is_driven(store, run).await? {
+                return Ok(Cancellation::Requested);
+            }
+            match end_undriven(store, run, reason).await {
+                Err(RunError::Store(StoreError::Driven { .. })) => Ok(Cancellation::Requested),
+                ended => ended.map(|()| Cancellation::Ended),
+            }
         }
         Err(error) => Err(error),
     }
+}
+
+/// Ends a run that no process drives, and its sub-workflows, as canceled. A sub-workflow runs under
+/// the lease of the run at the top.
+async fn end_undriven(store: &dyn RunStore, run: RunId, reason: &str) -> Result<(), RunError> {
+    with_lease(store, store.root(run).await?, async |lease| {
+        end_leftover_processes(store, run).await?;
+        Ok(cancel_family(store, lease, run, now_ms(), reason).await?)
+    })
+    .await
+}
+
+/// Carries out the cancellations that reached a driver while it was pausing, once it has released
+/// the run. True when the run itself was canceled.
+pub(crate) async fn cancel_as_requested(
+    store: &dyn RunStore,
+    run: RunId,
+) -> Result<bool, RunError> {
+    let mut is_canceled = false;
+    for member in store.family(run).await? {
+        for (_, message) in store.pending(member).await? {
+            let Message::Cancel { reason } = message else { continue };
+            match end_undriven(store, member, &reason).await {
+                // Whoever drives it by now reads the message.
+                Ok(()) | Err(RunError::Store(StoreError::Driven { .. })) => {}
+                Err(error) => return Err(error),
+            }
+            is_canceled |= member == run;
+        }
+    }
+    Ok(is_canceled)
 }
 
 /// Records a compaction of a stage's conversation, while the run is not driven: a resume continues

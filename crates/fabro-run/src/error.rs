@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{BundleError, GoalError};
 use fabro_config::ConfigError;
-use fabro_engine::{DriveError, PlanError};
+use fabro_engine::{DriveError, Inconsistent, PlanError};
 use fabro_gate::NoMatch;
 use fabro_store::StoreError;
 use fabro_types::{Diagnostic, RunId, RunStatus};
@@ -79,6 +79,9 @@ pub enum RunError {
         /// The run.
         run: RunId,
     },
+    /// An event of the log does not fit those before it.
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistent),
     /// The run has ended.
     #[error("run {run} has ended: {status}")]
     Ended {

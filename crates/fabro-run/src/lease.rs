@@ -94,6 +94,9 @@ pub(crate) async fn with_lease<T>(
 ) -> Result<T, RunError> {
     let lease = acquire(store, run).await?;
     let result = change(lease).await;
-    store.release(lease).await?;
-    result
+    let released = store.release(lease).await;
+    // The change's own error says more than that of the release.
+    let changed = result?;
+    released?;
+    Ok(changed)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{Bundle, RunSettings, render_goal};
 use fabro_config::{ProviderSettings, Settings};
 use fabro_engine::{
-    DriveError, Handler, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
+    DriveError, Handler, Inconsistent, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
     last_state_event,
 };
 use fabro_events::{Event, EventSink, PauseReason, StageFailure};
@@ -25,6 +25,7 @@ use crate::answers::{
     exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input, unknown_gates,
 };
 use crate::background::{DRIVER_LOG, start_driver};
+use crate::control::cancel_as_requested;
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
@@ -227,7 +228,7 @@ impl Run {
         let lease = HeldLease::acquire(&store, id).await?;
         let warnings = store.check(id).await?.iter().map(ToString::to_string).collect();
         let events = read_all(&*store, id).await?;
-        let state = RunState::replay(id, &events);
+        let state = RunState::try_replay(id, &events)?;
         let Some(created) = &state.created else { return Err(RunError::NotCreated { run: id }) };
         if let Phase::Ended(status, _) = state.phase {
             return Err(RunError::Ended { run: id, status });
@@ -290,7 +291,7 @@ impl Run {
         let Some(root) = self.resumed(&self.state)? else { return Ok(()) };
         let mut members = vec![root];
         for child in self.sub_workflows().await? {
-            let state = RunState::replay(child.run, &child.events);
+            let state = RunState::try_replay(child.run, &child.events)?;
             members.extend(self.resumed(&state)?);
         }
         let created = self.state.created.as_ref();
@@ -299,7 +300,7 @@ impl Run {
         let has_worktree = created.is_some_and(|created| created.worktree.is_some());
         if !has_worktree && !work_dir.is_dir() {
             let message = format!("the run's working directory {} is gone", work_dir.display());
-            return Err(SetupError::new(message, "bring it back, then resume the run").into());
+            return Err(SetupError::new(message, "restore the directory, then resume the run").into());
         }
         self.warnings.extend(preflight::check_resumed(&members, &self.settings, &work_dir)?);
         Ok(())
@@ -369,9 +370,20 @@ impl Run {
     /// A service cannot be built, something cannot be recorded, or another process has taken the
     /// run over. What was committed stands, and the run can be resumed.
     pub async fn drive(mut self, services: RunServices) -> Result<DriveResult, RunError> {
+        let warn = Arc::clone(&services.warn);
+        let store = Arc::clone(&self.store);
+        let id = self.id();
         let result = self.drive_with_lease(services).await;
-        self.lease.release().await?;
-        result
+        if let Err(error) = self.lease.release().await {
+            // What the run came to is recorded.
+            warn(&format!("the run stays reserved until this program ends: {error}"));
+        }
+        match result? {
+            DriveResult::Paused { .. } if cancel_as_requested(&*store, id).await? => {
+                Ok(DriveResult::Canceled)
+            }
+            result => Ok(result),
+        }
     }
 
     async fn drive_with_lease(&mut self, services: RunServices) -> Result<DriveResult, RunError> {
@@ -407,7 +419,11 @@ impl Run {
                     (RunStatus::Failed, Some(failure)) => {
                         DriveResult::Failed { failure, cause: causes.into_iter().next() }
                     }
-                    _ => DriveResult::Canceled,
+                    (RunStatus::Canceled, _) => DriveResult::Canceled,
+                    (status, _) => {
+                        let what = format!("the run ended, and is {status}");
+                        return Err(Inconsistent::new(what).into());
+                    }
                 }
             }
             RunEnd::Paused(reason) => {
@@ -445,7 +461,7 @@ impl Run {
                 return Ok(RunEnd::Stopped);
             }
             self.events = read_all(&*self.store, self.id()).await?;
-            self.state = RunState::replay(self.id(), &self.events);
+            self.state = RunState::try_replay(self.id(), &self.events)?;
             self.max_cost = None;
         }
     }

@@ -12,6 +12,7 @@ use fabro_store::{
     StoreError,
 };
 use fabro_types::{ProviderKind, RunId};
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 
 use crate::lease::HeldLease;
@@ -74,6 +75,29 @@ async fn a_driver_stops_when_another_process_has_taken_the_run_over() {
     let events = store.read(id, 0, 100).await.unwrap();
     assert!(!events.iter().any(|event| matches!(event.entry.body, EventBody::RunCanceled { .. })));
     assert_eq!(store.driver(id).await.unwrap().unwrap().host, "elsewhere");
+}
+
+#[tokio::test]
+async fn a_cancellation_that_arrives_while_the_driver_pauses_is_carried_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let source = "digraph { start -> ask -> exit; ask [shape=hexagon, label=\"Ship it?\"] }";
+    let spec = RunSpec::new(LoadedWorkflow::parse("demo", source).unwrap(), dir.path());
+    let run = Run::create(store.clone(), &dir.path().join("runs"), spec).await.unwrap();
+    let id = run.id();
+    let other = Arc::clone(&store);
+    // The driver has read its messages for the last time when it records that it pauses.
+    let sink = move |event: &Event| {
+        if matches!(event.entry.body, EventBody::RunPaused { .. }) {
+            let requested = cancel(&*other, id, "not today").now_or_never().unwrap().unwrap();
+            assert_eq!(requested, Cancellation::Requested);
+        }
+    };
+    let services = RunServices { sink: Arc::new(sink), ..RunServices::default() };
+    assert_eq!(run.drive(services).await.unwrap(), DriveResult::Canceled);
+    let last = store.read(id, 0, 100).await.unwrap().pop().unwrap();
+    let EventBody::RunCanceled { reason, .. } = last.entry.body else { panic!("{last:?}") };
+    assert_eq!(reason, "not today");
 }
 
 #[tokio::test(start_paused = true)]

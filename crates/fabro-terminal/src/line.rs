@@ -76,7 +76,7 @@ pub(crate) fn name(event: &Event) -> String {
 }
 
 pub(crate) fn failure(failure: &Failure) -> String {
-    format!("{} ({})", one_line(&failure.message, QUOTED), failure.class)
+    format!("{} ({})", one_line(&failure.text(), QUOTED), failure.class)
 }
 
 /// The last part of a branch's name: the node it begins with.

@@ -140,11 +140,11 @@ fn a_branch_that_its_fan_out_took_too_long_for_says_so() {
     insta::assert_snapshot!(story(&bench.events), @r#"
     fork: 2 parallel branches, a, b, joining at join
       b succeeded 1.2s None -> Some("join") ()
-      branch a canceled: timed out after 9s (transient_infra)
+      branch a canceled: timed out after 9s: raise its `timeout` if it needs longer (transient_infra)
     fork: 2/2 done, 1 canceled
-    fork failed 2.0s Some("timed out after 9s (transient_infra)") -> Some("join") (branches joined)
+    fork failed 2.0s Some("timed out after 9s: raise its `timeout` if it needs longer (transient_infra)") -> Some("join") (branches joined)
     join succeeded 1.2s None -> Some("exit") ()
-    run partially_succeeded: `fork` failed: timed out after 9s
+    run partially_succeeded: `fork` failed: timed out after 9s: raise its `timeout` if it needs longer
     "#);
 }
 

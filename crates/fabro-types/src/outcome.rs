@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -57,6 +58,9 @@ pub struct Failure {
     pub class: FailureClass,
     /// What happened, for people.
     pub message: String,
+    /// What exactly is wrong, for people; no part of the message, of which the context has a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<String>,
     /// Equal for failures that are the same one again; empty until the engine knows the node.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub signature: String,
@@ -97,6 +101,7 @@ impl Failure {
         Self {
             class,
             message: message.into(),
+            details: None,
             signature: String::new(),
             stated: false,
             terminal: false,
@@ -110,6 +115,14 @@ impl Failure {
         Self { unavailable: Some(remedy.into()), ..self }
     }
 
+    /// The message with the details.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.details {
+            Some(details) => Cow::Owned(format!("{}: {details}", self.message)),
+            None => Cow::Borrowed(&self.message),
+        }
+    }
+
     /// The same failure, signed for a node.
     pub fn signed(mut self, node: &str) -> Self {
         self.signature = failure_signature(node, self.class, &self.message);
@@ -119,7 +132,7 @@ impl Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.message, self.class)
+        write!(f, "{} ({})", self.text(), self.class)
     }
 }
 

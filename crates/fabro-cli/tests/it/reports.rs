@@ -365,7 +365,7 @@ fn reasons_of_a_run_that_failed() {
     assert_snapshot!(project.run(&["explain", "latest", "a"]), @r#"
     exit 0
     ── stdout
-    a → no edge  no matching edge from `a` (structural)
+    a → no edge  no matching edge from `a`: add an edge without a condition, or one for this result (structural)
       ✗ exit  if outcome=success && command.output > 7
           ✓ outcome=success  saw "succeeded"
           ✗ command.output > 7  saw "5"
@@ -381,7 +381,7 @@ fn reasons_of_a_run_that_failed() {
     run       [ID]
     workflow  stuck
     status    failed
-    failure   no matching edge from `a` (structural)
+    failure   no matching edge from `a`: add an edge without a condition, or one for this result (structural)
     started   [UTC]
     took [T]
     seed      5821494897450994

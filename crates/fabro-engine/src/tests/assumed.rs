@@ -143,7 +143,7 @@ fn what_a_real_run_cannot_take_is_not_assumed() {
     insta::assert_snapshot!(dry(source), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 succeeded
-    run failed: no matching edge from `a` (structural)
+    run failed: no matching edge from `a`: add an edge without a condition, or one for this result (structural)
     ");
     // Nor in a real run.
     let source = r#"digraph {
@@ -153,6 +153,6 @@ fn what_a_real_run_cannot_take_is_not_assumed() {
     insta::assert_snapshot!(run(source, &[]), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 succeeded
-    run failed: no matching edge from `a` (structural)
+    run failed: no matching edge from `a`: add an edge without a condition, or one for this result (structural)
     ");
 }

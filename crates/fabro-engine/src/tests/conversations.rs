@@ -141,3 +141,46 @@ fn an_earlier_stage_is_read_without_what_came_after_it() {
     let pairs = STAGES * (STAGES - 1) / 2;
     assert_eq!(counting.events_read.load(Ordering::Relaxed), 2 * pairs);
 }
+
+/// Fails its first attempt and keeps what that reports with; the second one tries to use it.
+struct Late(Mutex<Vec<Reporter>>);
+
+#[async_trait]
+impl Handler for Late {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        let earlier = self.0.lock().unwrap().pop();
+        let Some(earlier) = earlier else {
+            self.0.lock().unwrap().push(stage.reporter);
+            return Failure::new(FailureClass::TransientInfra, "busy").into();
+        };
+        let recorded = earlier.record(vec![answer("late", 1.0)], Vec::new(), Vec::new()).await;
+        Outcome { notes: Some(format!("{recorded:?}")), ..Outcome::succeeded() }.into()
+    }
+}
+
+#[test]
+fn a_report_of_an_attempt_that_has_ended_is_refused() {
+    let bench = Bench::new("digraph { start -> a -> exit; a [retry_policy=standard] }", &[]);
+    let handler = Arc::new(Late(Mutex::default()));
+    bench.drive_in(World { handler, ..bench.world() }, Input::Start);
+    let events = bench.events();
+    assert_eq!(texts(&events), "");
+    let notes = events.iter().find_map(|event| match &event.entry.body {
+        EventBody::StageCompleted(end) if end.attempts == 2 => end.outcome.notes.clone(),
+        _ => None,
+    });
+    assert_eq!(notes.as_deref(), Some("Err(Ending)"));
+}
+
+#[test]
+fn a_log_that_is_not_one_is_not_driven() {
+    let bench = Bench::new(LINE, &[]);
+    bench.drive_in(bench.world(), Input::Start);
+    let events = bench.events();
+    assert!(RunState::try_replay(bench.run_id, &events).is_ok());
+    let start = events.iter().position(|event| event.entry.node_id.as_deref() == Some("a"));
+    let mut damaged = events;
+    damaged.remove(start.unwrap());
+    let error = RunState::try_replay(bench.run_id, &damaged).unwrap_err();
+    insta::assert_snapshot!(error, @"this is a bug in fabro: a stage that is not running ended; please report it");
+}

@@ -192,7 +192,7 @@ fn a_time_limit_ends_a_stage() {
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 failed  -> exit (unconditional)
     003 exit@1 succeeded
-    run partially_succeeded; `a` failed: timed out after 5s
+    run partially_succeeded; `a` failed: timed out after 5s: raise its `timeout` if it needs longer
     ");
     insta::assert_snapshot!(run(source, &[("a", vec![Reply::Tidy])]), @r"
     001 start@1 succeeded  -> a (unconditional)
@@ -214,7 +214,7 @@ fn the_watchdog_ends_a_silent_model_but_no_command() {
     let source = "digraph { graph [stall_timeout=60s]; start -> a -> exit; a [max_retries=1] }";
     insta::assert_snapshot!(run(source, &[("a", vec![Reply::Hang, ok()])]), @r"
     001 start@1 succeeded  -> a (unconditional)
-    a@1 retries: no activity for 60s (transient_infra)
+    a@1 retries: no activity for 60s: raise the graph's `stall_timeout` if that is normal here (transient_infra)
     002 a@1 succeeded in 2  -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded

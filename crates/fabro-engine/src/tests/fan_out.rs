@@ -178,7 +178,7 @@ fn branches_that_fail_for_want_of_an_edge_still_meet() {
     002 fork@1 failed  -> merge (join)
     005 merge@1 succeeded  -> exit (unconditional)
     006 exit@1 succeeded
-    run partially_succeeded; `a` failed: no matching edge from `a`; `b` failed: no matching edge from `b`
+    run partially_succeeded; `a` failed: no matching edge from `a`: add an edge without a condition, or one for this result; `b` failed: no matching edge from `b`: add an edge without a condition, or one for this result
     ");
 }
 
@@ -228,7 +228,7 @@ fn a_quorum_that_cannot_be_had_says_so() {
     let failure = ends.get("checks").unwrap().failure.clone().unwrap();
     assert_eq!(
         failure.message,
-        "0 of 2 branches succeeded and none failed, but the join policy needs more"
+        "0 of 2 branches succeeded and none failed, but the join policy needs 3"
     );
 }
 

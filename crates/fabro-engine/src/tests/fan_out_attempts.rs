@@ -128,7 +128,7 @@ fn a_fan_out_ends_at_its_time_limit() {
         results(&bench)
     };
     insta::assert_snapshot!(check("timeout=300ms"), @r#"
-    fork failed: timed out after 300ms (transient_infra)
+    fork failed: timed out after 300ms: raise its `timeout` if it needs longer (transient_infra)
     "a" "succeeded": null
     "b" "skipped": "timed out after 300ms"
     "#);
@@ -148,7 +148,7 @@ fn a_fan_out_ends_at_its_time_limit() {
       003 a@1 succeeded  -> merge (unconditional)
       fork@1/a succeeded
       fork@1/b canceled
-    fork@1 retries: timed out after 300ms (transient_infra)
+    fork@1 retries: timed out after 300ms: raise its `timeout` if it needs longer (transient_infra)
     fork@1 forks 2, joins at merge
       005 a@2 succeeded  -> merge (unconditional)
       fork@1#2/a succeeded
@@ -156,7 +156,7 @@ fn a_fan_out_ends_at_its_time_limit() {
     002 fork@1 failed in 2  -> merge (join)
     007 merge@1 succeeded  -> exit (unconditional)
     008 exit@1 succeeded
-    run partially_succeeded; `fork` failed: timed out after 300ms
+    run partially_succeeded; `fork` failed: timed out after 300ms: raise its `timeout` if it needs longer
     ");
 }
 
@@ -180,10 +180,10 @@ fn a_time_limit_reaches_into_the_fan_outs_of_branches() {
     002 fork@1 failed  -> done (join)
     008 done@1 succeeded  -> exit (unconditional)
     009 exit@1 succeeded
-    run partially_succeeded; `fork` failed: timed out after 5s
+    run partially_succeeded; `fork` failed: timed out after 5s: raise its `timeout` if it needs longer
     ");
     insta::assert_snapshot!(results(&bench), @r#"
-    fork failed: timed out after 5s (transient_infra)
+    fork failed: timed out after 5s: raise its `timeout` if it needs longer (transient_infra)
     "inner" "skipped": "timed out after 5s"
     "c" "succeeded": null
     "#);
@@ -218,7 +218,7 @@ fn what_no_attempt_is_left_for_may_be_allowed() {
     "b" "failed": "exit code 2"
     "#);
     insta::assert_snapshot!(check("auto_status=true, allow_partial=true, join_policy=quorum, quorum=2", &replies[..1]), @r#"
-    fork succeeded: auto_status: 1 of 2 branches failed: a: exit code 1
+    fork succeeded: auto_status: 1 of 2 branches failed, and 2 have to succeed: a: exit code 1
     "a" "failed": "exit code 1"
     "b" "skipped": "no longer needed"
     "#);

@@ -125,14 +125,14 @@ fn another_attempt_begins_when_all_stages_of_the_last_one_have_ended() {
     fork@1 forks 2, joins at merge
       fork@1/a canceled
       fork@1/b canceled
-    fork@1 retries: timed out after 1s (transient_infra)
+    fork@1 retries: timed out after 1s: raise its `timeout` if it needs longer (transient_infra)
     fork@1 forks 2, joins at merge
       fork@1#2/a canceled
       fork@1#2/b canceled
     002 fork@1 failed in 2  -> merge (join)
     007 merge@1 succeeded  -> exit (unconditional)
     008 exit@1 succeeded
-    run partially_succeeded; `fork` failed: timed out after 1s
+    run partially_succeeded; `fork` failed: timed out after 1s: raise its `timeout` if it needs longer
     ");
 }
 

@@ -97,7 +97,7 @@ fn nothing_matches() {
     insta::assert_snapshot!(run(source, &[]), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 succeeded
-    run failed: no matching edge from `a` (structural)
+    run failed: no matching edge from `a`: add an edge without a condition, or one for this result (structural)
     ");
 }
 

@@ -136,7 +136,7 @@ impl Conversation for ApiConversation<'_> {
         let answer = answer.map_err(|error| self.no_reply(error))?;
         let last_file = answer.last_file_touched.as_deref();
         Ok(Reply {
-            files: self.handler.agent_files(stage, &self.status, last_file),
+            files: self.handler.agent_files(stage, &self.status, last_file).await,
             text: answer.text,
             usage: answer.usage,
             files_touched: answer.files_touched,

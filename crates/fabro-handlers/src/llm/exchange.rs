@@ -73,11 +73,13 @@ pub(crate) async fn ask_until_valid(
                 outcome.files_touched = reply.files_touched;
                 return Ok(ValidReply { text: reply.text, outcome: *outcome });
             }
-            Interpretation::Invalid { .. } if conversation.corrections() >= max_corrections => {
-                let outcome = invalid_outcome(&stage.at.node, &reply, max_corrections);
+            Interpretation::Invalid { problem, .. }
+                if conversation.corrections() >= max_corrections =>
+            {
+                let outcome = invalid_outcome(&stage.at.node, &reply, max_corrections, problem);
                 return Err(NoReply::Failed(Box::new(outcome)));
             }
-            Interpretation::Invalid { feedback } => {
+            Interpretation::Invalid { feedback, .. } => {
                 message = NextMessage::Correction { feedback, answer: reply.text };
             }
         }

@@ -311,7 +311,7 @@ impl<'a> ExternalConversation<'a> {
             text,
             usage: self.so_far.usage.clone(),
             files_touched: self.touched(stage).await,
-            files: self.handler.agent_files(stage, &self.status, None),
+            files: self.handler.agent_files(stage, &self.status, None).await,
         }
     }
 

@@ -53,6 +53,8 @@ pub enum Interpretation {
     Invalid {
         /// The correction that asks the model again.
         feedback: String,
+        /// What is wrong, in one line for people.
+        problem: String,
     },
 }
 
@@ -63,6 +65,7 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
     let outcome = response_outcome(node, &reply.text);
     let invalid = |checked: &Checked, expected| Interpretation::Invalid {
         feedback: redactor.redact(&feedback(checked, expected)).into_owned(),
+        problem: redactor.redact(&checked.problem()).into_owned(),
     };
     let llm = plan.find(node).and_then(|spec| spec.llm());
     let found = match llm.map_or(&OutputSpec::Free, |llm| &llm.output) {
@@ -70,7 +73,10 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
         OutputSpec::Routing => match reply.routing() {
             Ok(Checked::Valid(object)) => Some(object),
             Ok(checked) => return invalid(&checked, Expected::Routing),
-            Err(feedback) => return Interpretation::Invalid { feedback },
+            Err(feedback) => {
+                let problem = "the directives in its files are not valid".to_owned();
+                return Interpretation::Invalid { feedback, problem };
+            }
         },
         OutputSpec::Schema(schema) => {
             let expected = Expected::Schema(schema);
@@ -161,15 +167,16 @@ pub fn interpret_simulated(node: &str, reply: &Reply) -> Interpretation {
     Interpretation::Valid { outcome, notices: Vec::new() }
 }
 
-/// The outcome of a stage whose answer was still invalid after this many corrections.
-pub fn invalid_outcome(node: &str, reply: &Reply, corrections: u32) -> Outcome {
+/// The outcome of a stage whose answer was still invalid after this many corrections; `problem` says
+/// what is wrong.
+pub fn invalid_outcome(node: &str, reply: &Reply, corrections: u32, problem: String) -> Outcome {
     let message = format!("output schema validation failed after {corrections} repair attempt(s)");
     let failure = Failure::new(FailureClass::Deterministic, message);
     Outcome {
         usage: Some(reply.usage.clone()),
         files_touched: reply.files_touched.clone(),
         context_updates: response_outcome(node, &reply.text).context_updates,
-        ..Outcome::failed(Failure { terminal: true, ..failure })
+        ..Outcome::failed(Failure { terminal: true, details: Some(problem), ..failure })
     }
 }
 
@@ -192,7 +199,7 @@ fn apply_directives(
     }
     if outcome.status == Status::Failed {
         let reason = directives.failure_reason;
-        let reason = reason.unwrap_or_else(|| "the stage said it failed".to_owned());
+        let reason = reason.unwrap_or_else(|| "the stage reported a failure".to_owned());
         let failure = Failure::new(FailureClass::Deterministic, reason);
         outcome.failure = Some(Failure { stated: true, ..failure });
     } else {
@@ -232,7 +239,7 @@ mod tests {
         assert_eq!((rejected, outcome.word), (Err("shrug".to_owned()), None));
         assert_eq!(outcome.preferred_label.as_deref(), Some("b"));
         let failure = applied(r#"{"outcome": "fail"}"#).1.failure.unwrap();
-        assert_eq!((failure.message.as_str(), failure.stated), ("the stage said it failed", true));
+        assert_eq!((failure.message.as_str(), failure.stated), ("the stage reported a failure", true));
     }
 
     /// What becomes of a reply by a node with these attributes.
@@ -247,7 +254,7 @@ mod tests {
                 let label = outcome.preferred_label.as_deref().unwrap_or("-");
                 format!("{} {label}, {} notices", outcome.status.as_str(), notices.len())
             }
-            Interpretation::Invalid { feedback } => feedback.lines().next().unwrap().to_owned(),
+            Interpretation::Invalid { feedback, .. } => feedback.lines().next().unwrap().to_owned(),
         };
         assert_eq!(seen, expected, "{text}");
     }

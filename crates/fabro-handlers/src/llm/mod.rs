@@ -36,7 +36,7 @@ pub use self::prepare::{MessageParts, StageRequest};
 pub use self::settings::{ModelDefaults, compaction_policy, price_by};
 use crate::WorkTree;
 use crate::agents::Agents;
-use crate::common::canceled;
+use crate::common::{canceled, warn};
 use crate::files::{AgentStatus, StageFiles, text_of_file};
 use crate::preamble::Preambles;
 use crate::threads::ThreadCache;
@@ -131,7 +131,7 @@ impl LlmHandler {
     }
 
     /// The files in which the stage's agent may have put its directives.
-    fn agent_files(
+    async fn agent_files(
         &self,
         stage: &Stage,
         status: &AgentStatus,
@@ -142,8 +142,17 @@ impl LlmHandler {
         }
         let work_dir = Path::new(&stage.run.work_dir);
         let last = last_touched.filter(|file| *file != AgentStatus::NAME);
-        let last = last.and_then(|file| text_of_file(&work_dir.join(file), AGENT_FILE_BYTES));
-        let contents = status.text(AGENT_FILE_BYTES).into_iter().chain(last);
+        // Any file of the project may be the last one; the directives of a large one were not meant.
+        let last = last.and_then(|file| text_of_file(&work_dir.join(file), AGENT_FILE_BYTES).ok());
+        let status = match status.text(AGENT_FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) => {
+                let message = format!("{} is not read for directives: {error}", AgentStatus::NAME);
+                warn(&stage.reporter, "directive", message).await;
+                None
+            }
+        };
+        let contents = status.into_iter().chain(last.flatten());
         let redact = |text: String| self.agents.redactor.redact(&text).into_owned();
         AgentFiles::Contents(contents.map(redact).collect())
     }

@@ -154,7 +154,7 @@ fn a_turn_that_took_too_long_is_a_turn() {
     let model = r#"{"p": [{"text": "slow", "delay_ms": 60000}, {"text": "fast"}]}"#;
     insta::assert_snapshot!(Scene::new(source).model(model).story(), @r"
     001 start@1 succeeded -> p (unconditional)
-    p retries in 5475 ms: timed out after 5s (transient_infra)
+    p retries in 5475 ms: timed out after 5s: raise its `timeout` if it needs longer (transient_infra)
     002 p@1 succeeded in 2 -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded
@@ -162,7 +162,7 @@ fn a_turn_that_took_too_long_is_a_turn() {
     let watched = r"digraph { graph [stall_timeout=30s, default_max_retries=1]; start -> p -> exit; p [shape=tab] }";
     insta::assert_snapshot!(Scene::new(watched).model(model).story(), @r"
     001 start@1 succeeded -> p (unconditional)
-    p retries in 5475 ms: no activity for 30s (transient_infra)
+    p retries in 5475 ms: no activity for 30s: raise the graph's `stall_timeout` if that is normal here (transient_infra)
     002 p@1 succeeded in 2 -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded

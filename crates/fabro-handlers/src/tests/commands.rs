@@ -70,7 +70,7 @@ fn a_time_limit_ends_a_command() {
     let exec = FakeExec::new().with_endless("sleep 1h").with("echo late", Exit::Code(0), "late");
     insta::assert_snapshot!(Scene::new(source).exec(exec).story(), @r"
     001 start@1 succeeded -> c (unconditional)
-    002 c@1 failed: timed out after 5s (transient_infra) -> late (condition)
+    002 c@1 failed: timed out after 5s: raise its `timeout` if it needs longer (transient_infra) -> late (condition)
     003 late@1 succeeded -> exit (unconditional)
     004 exit@1 succeeded
     run succeeded
@@ -199,7 +199,7 @@ fn waiting_takes_its_time() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> w (unconditional)
     002 w@1 succeeded -> limited (unconditional)
-    003 limited@1 failed: timed out after 10s (transient_infra) -> exit (unconditional)
+    003 limited@1 failed: timed out after 10s: raise its `timeout` if it needs longer (transient_infra) -> exit (unconditional)
     004 exit@1 succeeded
     run partially_succeeded
     ");

@@ -69,7 +69,7 @@ fn a_stated_failure_counts_in_any_spelling() {
     preferred_label = ""
 
     001 start@1 succeeded -> review (unconditional)
-    002 review@1 failed: the stage said it failed (deterministic) -> fix (unconditional)
+    002 review@1 failed: the stage reported a failure (deterministic) -> fix (unconditional)
     preferred_label = ""
 
     001 start@1 succeeded -> review (unconditional)
@@ -127,7 +127,7 @@ fn a_stated_failure_fails_the_stage() {
     "#);
     insta::assert_snapshot!(routed(r#"{"outcome": "fail"}"#), @r#"
     001 start@1 succeeded -> review (unconditional)
-    002 review@1 failed: the stage said it failed (deterministic) -> fix (unconditional)
+    002 review@1 failed: the stage reported a failure (deterministic) -> fix (unconditional)
     preferred_label = ""
     "#);
     insta::assert_snapshot!(routed(r#"{"outcome": "partial_success", "failure_reason": "half of it"}"#), @r#"
@@ -182,7 +182,7 @@ fn wrong_types_are_ignored_field_by_field() {
 fn auto_status_leaves_a_stated_failure_alone() {
     let source = r"digraph { start -> a -> b -> exit; a [auto_status=true]; b [auto_status=true, on_unavailable=fail] }";
     let model = r#"{"a": [{"text": "{\"outcome\": \"failed\"}"}], "b": [{"error": "auth"}]}"#;
-    check(source, model, &["a@1 failed: the stage said it failed", "b@1 succeeded (auto_status:"]);
+    check(source, model, &["a@1 failed: the stage reported a failure", "b@1 succeeded (auto_status:"]);
 }
 
 const GO: &str = r#"{"preferred_next_label": "go"}"#;

@@ -311,8 +311,9 @@ fn of_many(body: &EventBody) -> Option<(&'static str, Facets)> {
     })
 }
 
+/// Without its details: logs of older versions have none.
 fn why(failure: &Failure) -> String {
-    failure.to_string()
+    format!("{} ({})", failure.message, failure.class)
 }
 
 fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayError> {

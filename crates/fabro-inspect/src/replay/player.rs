@@ -254,7 +254,7 @@ impl Player {
             files = AgentFiles::Rejected(told);
         }
         match self.interpret(key, files)? {
-            Some(Interpretation::Invalid { feedback }) if self.may_correct(key) => {
+            Some(Interpretation::Invalid { feedback, .. }) if self.may_correct(key) => {
                 self.attempt(key).conversation.correct();
                 self.note(key, event, with_text(&event.entry.body, &feedback)).await
             }
@@ -388,11 +388,11 @@ impl Player {
                 self.stuck(key);
                 Ok(())
             }
-            Some(Interpretation::Invalid { .. }) => {
+            Some(Interpretation::Invalid { problem, .. }) => {
                 let conversation = &self.attempt(key).conversation;
                 let corrections = conversation.corrections;
                 let reply = conversation.reply(AgentFiles::default()).unwrap_or_default();
-                let outcome = invalid_outcome(&key.node, &reply, corrections);
+                let outcome = invalid_outcome(&key.node, &reply, corrections, problem);
                 self.end(key, outcome.into()).await
             }
             // The model failed, or the stage was ended from outside.

@@ -57,9 +57,9 @@ fn explain_shows_what_a_failed_run_was_stuck_at() {
         r#"digraph { start -> a; a -> exit [condition="outcome=success && context.size > 7"] }"#;
     let mut bench = Bench::new(source);
     bench.end("a", ok().with_update("size", 5));
-    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"structural","message":"no matching edge from `a`","signature":"a|structural|no matching edge from `a`"},"candidates":[{"to":"exit","label":null,"condition":"outcome=success && context.size > 7","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"succeeded","holds":true},{"text":"context.size > 7","value":"5","holds":false}]}]}"#);
+    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"structural","message":"no matching edge from `a`","details":"add an edge without a condition, or one for this result","signature":"a|structural|no matching edge from `a`"},"candidates":[{"to":"exit","label":null,"condition":"outcome=success && context.size > 7","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"succeeded","holds":true},{"text":"context.size > 7","value":"5","holds":false}]}]}"#);
     let report = inspect(&bench.events, false).unwrap();
-    insta::assert_snapshot!(compact(&report.failure), @r#"{"class":"structural","message":"no matching edge from `a`","signature":"a|structural|no matching edge from `a`"}"#);
+    insta::assert_snapshot!(compact(&report.failure), @r#"{"class":"structural","message":"no matching edge from `a`","details":"add an edge without a condition, or one for this result","signature":"a|structural|no matching edge from `a`"}"#);
 
     let mut bench = Bench::new(
         r#"digraph { start -> fork; fork [shape=component]; join [shape=tripleoctagon]
