@@ -150,7 +150,7 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
     match result {
         DriveResult::Succeeded => String::new(),
         DriveResult::PartiallySucceeded(unhandled) => partly_succeeded(unhandled, run, global),
-        DriveResult::Failed { failure, cause } => failed(failure, cause.as_ref(), run, global),
+        DriveResult::Failed { failure, cause } => failed(failure, cause.as_deref(), run, global),
         DriveResult::Canceled => format!("run {run} was canceled\n"),
         DriveResult::Paused { reason: PauseReason::Budget, gates, .. } => {
             let resume = global.command(&format!("resume {run} --max-cost USD"));
@@ -234,8 +234,7 @@ fn failed(failure: &Failure, cause: Option<&StageFailure>, run: RunId, global: &
     let mut text = format!("run {run} failed: {failure}\n");
     let Some(cause) = cause else {
         let inspect = global.command(&format!("inspect {run}"));
-        let explain = global.command(&format!("explain {run} STAGE"));
-        let _ = writeln!(text, "See what happened: {inspect}\nWhy an edge was taken: {explain}");
+        let _ = writeln!(text, "See what happened: {inspect}");
         return text;
     };
     let first = Cause::of_stage(cause);

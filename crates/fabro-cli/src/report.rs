@@ -37,7 +37,7 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
         }
         RunError::Choice(_) => usage(message, "answer with one of these"),
         RunError::NoModel { .. } => usage(
-            "no model is configured for the LLM stages of this workflow",
+            message,
             "set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or write a [providers.NAME] into .fabro/config.toml; or use canned responses with --model-script FILE, or try --dry-run",
         ),
         RunError::NotCreated { .. } => {

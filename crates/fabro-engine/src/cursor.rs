@@ -459,6 +459,16 @@ impl Cursor {
         Ok(())
     }
 
+    /// The stage that was running here was canceled with its branch.
+    pub(crate) fn canceled(&mut self, stage: &ActiveStage) {
+        let first_rank =
+            self.ends.get(&stage.node).map_or(stage.rank, |earlier| earlier.first_rank);
+        let failure = Failure::new(FailureClass::Canceled, "it was canceled with its branch");
+        let failure = Some(Arc::new(failure.signed(&stage.node)));
+        let end = NodeEnd { first_rank, status: Status::Skipped, failure };
+        self.ends.insert(Arc::clone(&stage.node), end);
+    }
+
     /// Keeps the failure of a stage until something handles it, or the node ends well.
     fn note_failure(&mut self, stage: &ActiveStage, end: &CompletedStage, seq: u64) {
         let outcome = &end.outcome;

@@ -14,8 +14,8 @@ use imbl::{OrdMap, Vector};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::Key;
 use crate::active_stage::ActiveStage;
+use crate::attempt::Key;
 use crate::cursor::StageRecord;
 use crate::input::Finished;
 use crate::{NewBlob, Plan, unavailable};

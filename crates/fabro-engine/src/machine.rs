@@ -427,10 +427,17 @@ impl Machine {
         } else if gates.is_empty() {
             (PauseReason::Budget, self.spent_message())
         } else {
-            (PauseReason::Human, format!("waiting for an answer to {}", gates.join(", ")))
+            let names: Vec<_> = gates.iter().map(|gate| self.gate_name(gate)).collect();
+            (PauseReason::Human, format!("waiting for an answer to {}", names.join(", ")))
         };
         let body = EventBody::RunPaused { reason, message, gates, unavailable, failed_turns };
         self.emit(MAIN, body);
+    }
+
+    /// What waits for an answer: a gate, or the sub-workflow that has it.
+    fn gate_name(&self, node: &str) -> String {
+        let is_child = self.plan.find(node).is_some_and(|it| it.kind == NodeKind::ManagerLoop);
+        if is_child { format!("a gate in {node}") } else { node.to_owned() }
     }
 
     /// Ends a line: the run when it is the main line, else the branch.

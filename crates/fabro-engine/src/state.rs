@@ -350,8 +350,10 @@ impl RunState {
             }
             if let Position::Active(stage) = std::mem::replace(&mut cursor.position, Position::Done)
             {
-                // It is canceled in the middle of a stage, whose cost is a cost all the same.
+                // It is canceled in the middle of a stage, whose cost is a cost all the same. A goal
+                // gate that was visited and came to no result is not met.
                 self.usage.add(&stage.spent);
+                cursor.canceled(&stage);
             }
             self.ended.insert(name, cursor);
         }
@@ -382,7 +384,11 @@ impl RunState {
         }
         for branch in &fan.branches {
             let ended = self.ended.remove(&branch.name);
-            if let Some(cursor) = ended.or_else(|| self.cursors.remove(&branch.name)) {
+            if let Some(mut cursor) = ended.or_else(|| self.cursors.remove(&branch.name)) {
+                if let Position::Active(stage) = &cursor.position {
+                    let stage = stage.clone();
+                    cursor.canceled(&stage);
+                }
                 let good = branch.end.as_ref().is_some_and(|end| end.status.is_good());
                 merged.absorb(&base, &cursor, good || !succeeded, fan.for_each.is_some());
                 // The response of a branch is also that of the best of its own branches.

@@ -697,12 +697,18 @@ pub struct StageFailure {
 
 impl std::fmt::Display for StageFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
-        write!(f, "`{}{}` failed: {}", self.node, branch.elements(), self.failure.text())
+        let details = self.failure.details.as_ref().map(|details| format!(": {details}"));
+        write!(f, "{}{}", self.headline(), details.unwrap_or_default())
     }
 }
 
 impl StageFailure {
+    /// The stage and the failure, without its details.
+    pub fn headline(&self) -> String {
+        let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
+        format!("`{}{}` failed: {}", self.node, branch.elements(), self.failure.message)
+    }
+
     /// The full name of the stage, `[BRANCH/]NODE@VISIT`.
     pub fn stage(&self) -> String {
         BranchPath::new(self.branch.as_deref().unwrap_or_default()).stage(&self.node, self.visit)

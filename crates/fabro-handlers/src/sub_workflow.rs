@@ -269,15 +269,15 @@ impl Child {
         let mut outcome = match &run.phase {
             Phase::Ended(RunStatus::Succeeded, _) => Outcome::succeeded(),
             Phase::Ended(RunStatus::PartiallySucceeded, Some(_)) => {
-                partially_succeeded(stage, run.causes.first())
+                partially_succeeded(stage, run.causes.first(), self.id)
             }
             Phase::Ended(RunStatus::Failed, Some(failure)) => {
-                Outcome::failed(failure_of(failure, run.causes.first()))
+                Outcome::failed(failure_of(failure, run.causes.first(), self.id))
             }
             _ if ended == Some(EndedByParent::StopCondition) => {
                 let child = Machine::new(Arc::clone(&self.plan), run.clone());
                 let first = child.unhandled_failures().into_iter().next();
-                let stopped = partially_succeeded(stage, first.as_deref());
+                let stopped = partially_succeeded(stage, first.as_deref(), self.id);
                 Outcome {
                     notes: Some(format!("ended: {}", reason_of(EndedByParent::StopCondition))),
                     ..stopped
@@ -301,22 +301,26 @@ impl Child {
 
 /// The outcome of a stage whose sub-workflow came to its end; partially succeeded, if there nothing
 /// handled a failure.
-fn partially_succeeded(stage: &Stage, first: Option<&StageFailure>) -> Outcome {
+fn partially_succeeded(stage: &Stage, first: Option<&StageFailure>, child: RunId) -> Outcome {
     let Some(first) = first else { return Outcome::succeeded() };
-    let failure = failure_of(&first.failure, Some(first)).signed(&stage.at.node);
+    let failure = failure_of(&first.failure, Some(first), child).signed(&stage.at.node);
     Outcome { status: Status::PartiallySucceeded, failure: Some(failure), ..Outcome::succeeded() }
 }
 
 /// The failure of a stage whose sub-workflow had this one, with the stage that it began with.
-fn failure_of(failure: &Failure, cause: Option<&StageFailure>) -> Failure {
+fn failure_of(failure: &Failure, cause: Option<&StageFailure>, child: RunId) -> Failure {
     let message = match cause {
-        Some(cause) if cause.failure.message == failure.message => cause.to_string(),
+        Some(cause) if cause.failure.message == failure.message => cause.headline(),
         Some(cause) if !failure.message.contains(&cause.failure.message) => {
-            format!("{}; {cause}", failure.message)
+            format!("{}; {}", failure.message, cause.headline())
         }
         _ => failure.message.clone(),
     };
-    Failure::new(failure.class, format!("sub-workflow: {message}"))
+    let stage = cause.map(|cause| format!("stage {} of ", cause.stage())).unwrap_or_default();
+    Failure {
+        details: Some(format!("see {stage}run {child}")),
+        ..Failure::new(failure.class, format!("sub-workflow: {message}"))
+    }
 }
 
 /// The failure because of which the child paused the last time.

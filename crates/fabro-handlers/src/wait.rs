@@ -15,6 +15,12 @@ impl Handler for WaitHandler {
         let NodeBody::Wait(duration) = stage.spec().body else {
             return Failure::new(FailureClass::Structural, "the node is not a wait").into();
         };
+        let Some(duration) = duration else {
+            let failure =
+                Failure::new(FailureClass::Deterministic, "the wait node has no `duration`");
+            let remedy = "add one, such as duration=30s".to_owned();
+            return Failure { details: Some(remedy), ..failure }.into();
+        };
         tokio::select! {
             () = tokio::time::sleep(duration) => Outcome::succeeded().into(),
             () = stage.cancel.cancelled() => canceled().into(),

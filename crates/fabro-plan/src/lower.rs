@@ -178,7 +178,7 @@ impl Lowering<'_> {
                 default_choice: attrs.shared_text("human.default_choice"),
             }),
             NodeKind::Parallel => NodeBody::Parallel(self.parallel(attrs, for_each)),
-            NodeKind::Wait => NodeBody::Wait(attrs.duration("duration").unwrap_or_default()),
+            NodeKind::Wait => NodeBody::Wait(attrs.duration("duration")),
             NodeKind::ManagerLoop => {
                 let stop_condition = stop_condition.filter(|condition| !condition.is_always());
                 let inputs = self.inputs(attrs);

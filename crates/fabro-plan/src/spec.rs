@@ -136,7 +136,7 @@ pub enum NodeBody {
     /// Where branches join; with a prompt a model chooses the best one.
     FanIn(Option<Box<LlmSpec>>),
     /// A pause of this length.
-    Wait(Duration),
+    Wait(Option<Duration>),
     /// A sub-workflow.
     Manager(Box<ManagerSpec>),
 }

@@ -65,10 +65,12 @@ pub enum RunError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The workflow has stages that ask a model, and no model is configured.
-    #[error("no model is configured for the LLM stages of {file}")]
+    #[error("no model is configured for the LLM stages of {file}{}", named_provider(provider.as_deref()))]
     NoModel {
         /// The workflow file.
         file: String,
+        /// The provider that it names.
+        provider: Option<String>,
     },
     /// The store cannot be read or written.
     #[error(transparent)]
@@ -180,4 +182,8 @@ fn stage_name(stage: Option<&str>) -> String {
 
 fn agent_name(node: Option<&str>) -> String {
     node.map_or_else(|| "agents".to_owned(), |node| format!("agent `{node}`"))
+}
+
+fn named_provider(provider: Option<&str>) -> String {
+    provider.map_or_else(String::new, |name| format!(", and no provider `{name}`"))
 }

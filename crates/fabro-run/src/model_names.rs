@@ -113,8 +113,8 @@ impl<'a> ModelNames<'a> {
             let Some(name) = attr.value.text() else { continue };
             let provider = attrs.text(provider).or(self.provider);
             let provider = provider.or_else(|| graph.text("default_provider"));
-            // Defaults and styles give one to many nodes.
-            if seen.insert((attr.span.start, name)) {
+            // Defaults and styles give one to many nodes: one finding a name says enough.
+            if seen.insert((name, provider)) {
                 findings.extend(self.check(name, provider, attr.span));
             }
         }

@@ -1,6 +1,6 @@
 //! Testing models with a question.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fabro_config::{ProviderSettings, Settings};
 use fabro_llm::{
@@ -14,6 +14,8 @@ use crate::models::client;
 const QUESTION: &str = "Which planet do people live on? Answer with one word.";
 /// Enough for a word, and for the reasoning before it.
 const MAX_TOKENS: u32 = 1_024;
+/// How long a person waits for a word; a model that is loaded first may take most of it.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The result of one question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -101,7 +103,11 @@ async fn ask(client: &Providers, provider: Option<String>, model: Option<String>
         Err(_) => (provider, model),
     };
     let began = Instant::now();
-    let answer = complete(client, request).await;
+    let answer = tokio::time::timeout(PATIENCE, complete(client, request)).await;
+    let answer = answer.unwrap_or_else(|_| {
+        let message = format!("no answer within {} s", PATIENCE.as_secs());
+        Err(ModelError::new(ErrorKind::Timeout).with_message(message))
+    });
     let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let test = ModelTest { provider, model, latency_ms, ..ModelTest::default() };
     match answer {
@@ -131,7 +137,10 @@ fn test_error(error: ModelError) -> ModelTestError {
             }
             None => "try again later".to_owned(),
         },
-        ErrorKind::Timeout => "try again, or raise request_timeout of the provider".to_owned(),
+        ErrorKind::Timeout => {
+            "try again; if it fails again, check base_url, and whether the model is being loaded"
+                .to_owned()
+        }
         ErrorKind::Unreachable => "check base_url of the provider, and whether it is up".to_owned(),
         ErrorKind::Auth => {
             "set the key in the environment, or name its variable in api_key_env of the provider"

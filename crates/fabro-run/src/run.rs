@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::{Bundle, RunSettings, render_goal};
 use fabro_config::{ProviderSettings, Settings};
 use fabro_engine::{
-    DriveError, Handler, Inconsistent, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
-    last_state_event,
+    DriveError, Handler, Inconsistent, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState,
+    World, begin, last_state_event,
 };
 use fabro_events::{Event, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
@@ -52,7 +52,7 @@ pub enum DriveResult {
         /// Why.
         failure: Failure,
         /// The stage failure that it began with, as far as there is one.
-        cause: Option<StageFailure>,
+        cause: Option<Box<StageFailure>>,
     },
     /// The run was canceled.
     Canceled,
@@ -300,7 +300,9 @@ impl Run {
         let has_worktree = created.is_some_and(|created| created.worktree.is_some());
         if !has_worktree && !work_dir.is_dir() {
             let message = format!("the run's working directory {} is gone", work_dir.display());
-            return Err(SetupError::new(message, "restore the directory, then resume the run").into());
+            return Err(
+                SetupError::new(message, "restore the directory, then resume the run").into()
+            );
         }
         self.warnings.extend(preflight::check_resumed(&members, &self.settings, &work_dir)?);
         Ok(())
@@ -417,7 +419,8 @@ impl Run {
                     (RunStatus::Succeeded, _) => DriveResult::Succeeded,
                     (RunStatus::PartiallySucceeded, _) => DriveResult::PartiallySucceeded(causes),
                     (RunStatus::Failed, Some(failure)) => {
-                        DriveResult::Failed { failure, cause: causes.into_iter().next() }
+                        let cause = causes.into_iter().next().map(Box::new);
+                        DriveResult::Failed { failure, cause }
                     }
                     (RunStatus::Canceled, _) => DriveResult::Canceled,
                     (status, _) => {
@@ -627,8 +630,10 @@ fn check_no_model_needed(
     workflow: &Workflow,
     depth: usize,
 ) -> Result<(), RunError> {
-    if workflow.nodes().any(asks_provider) {
-        return Err(RunError::NoModel { file: bundle.file.clone() });
+    let mut asking = workflow.nodes().filter(|node| asks_provider(node)).peekable();
+    if asking.peek().is_some() {
+        let provider = asking.find_map(|node| node.attrs.text("provider")).map(str::to_owned);
+        return Err(RunError::NoModel { file: bundle.file.clone(), provider });
     }
     let managers = workflow.nodes().filter(|node| node.kind == NodeKind::ManagerLoop);
     for node in managers.take_while(|_| depth < MAX_SUB_WORKFLOW_DEPTH) {

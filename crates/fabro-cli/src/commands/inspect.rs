@@ -97,7 +97,11 @@ async fn next_steps(
                 let stage = global.command(&format!("inspect {run} {stage}"));
                 format!("\nsee the failed stage with: {stage}\n")
             }
-            None => String::new(),
+            // No stage failed, so no edge could be taken after the last one.
+            None => report.stages.last().map_or_else(String::new, |last| {
+                let explain = global.command(&format!("explain {run} {}", row_name(last)));
+                format!("\nsee why no edge was taken with: {explain}\n")
+            }),
         },
         _ => String::new(),
     })

@@ -389,6 +389,8 @@ fn reasons_of_a_run_that_failed() {
     stage    status time  next
     start@1  succeeded [T]  a
     a@1      succeeded [T]
+
+    see why no edge was taken with: fabro explain [ID] a@1
     ");
     assert_snapshot!(project.json(&["inspect", "latest", "--json"])["failure"]["message"], @r#""no matching edge from `a`""#);
 }

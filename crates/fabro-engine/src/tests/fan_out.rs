@@ -59,6 +59,45 @@ fn join_policies() {
 }
 
 #[test]
+fn a_goal_gate_that_is_canceled_with_its_branch_is_not_met() {
+    let race = TWO.replace("shape=component", "shape=component, join_policy=first_success");
+    let gate = race.replacen('{', "{ test [goal_gate=true];", 1);
+    insta::assert_snapshot!(run(&gate, &[("test", vec![Reply::Hang])]), @r"
+    001 start@1 succeeded  -> checks (unconditional)
+    checks@1 forks 2, joins at merge
+      003 lint@1 succeeded  -> merge (unconditional)
+      checks@1/lint succeeded
+      checks@1/test canceled
+    002 checks@1 succeeded  -> merge (join)
+    005 merge@1 succeeded  -> exit (unconditional)
+    run failed: goal gate `test` ended skipped and has no retry target left: it was canceled with its branch (deterministic)
+    ");
+    let retried = gate.replace("goal_gate=true", "goal_gate=true, retry_target=test");
+    insta::assert_snapshot!(run(&retried, &[("test", vec![Reply::Hang, ok()])]), @r"
+    001 start@1 succeeded  -> checks (unconditional)
+    checks@1 forks 2, joins at merge
+      003 lint@1 succeeded  -> merge (unconditional)
+      checks@1/lint succeeded
+      checks@1/test canceled
+    002 checks@1 succeeded  -> merge (join)
+    005 merge@1 succeeded  -> exit (unconditional)  -> test (goal_gate)
+    006 test@2 succeeded  -> fix (unconditional)
+    007 fix@1 succeeded  -> merge (unconditional)
+    008 merge@2 succeeded  -> exit (unconditional)
+    009 exit@1 succeeded
+    run succeeded
+    ");
+    let inner = r"digraph {
+        start -> race; race [shape=component, join_policy=first_success]
+        race -> more -> {slow; slower} -> merge; race -> fast -> merge -> exit
+        more [shape=component]; slower [goal_gate=true]
+    }";
+    let hang = vec![Reply::Hang];
+    let story = run(inner, &[("slow", hang.clone()), ("slower", hang)]);
+    insta::assert_snapshot!(story.lines().last().unwrap(), @"run failed: goal gate `slower` ended skipped and has no retry target left: it was canceled with its branch (deterministic)");
+}
+
+#[test]
 fn fan_outs_nest_and_slots_are_limited() {
     let source = r"digraph {
         start -> outer -> {a; inner}; outer [shape=component, max_parallel=1]

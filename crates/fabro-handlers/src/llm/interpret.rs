@@ -239,7 +239,10 @@ mod tests {
         assert_eq!((rejected, outcome.word), (Err("shrug".to_owned()), None));
         assert_eq!(outcome.preferred_label.as_deref(), Some("b"));
         let failure = applied(r#"{"outcome": "fail"}"#).1.failure.unwrap();
-        assert_eq!((failure.message.as_str(), failure.stated), ("the stage reported a failure", true));
+        assert_eq!(
+            (failure.message.as_str(), failure.stated),
+            ("the stage reported a failure", true)
+        );
     }
 
     /// What becomes of a reply by a node with these attributes.

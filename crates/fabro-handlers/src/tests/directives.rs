@@ -182,7 +182,11 @@ fn wrong_types_are_ignored_field_by_field() {
 fn auto_status_leaves_a_stated_failure_alone() {
     let source = r"digraph { start -> a -> b -> exit; a [auto_status=true]; b [auto_status=true, on_unavailable=fail] }";
     let model = r#"{"a": [{"text": "{\"outcome\": \"failed\"}"}], "b": [{"error": "auth"}]}"#;
-    check(source, model, &["a@1 failed: the stage reported a failure", "b@1 succeeded (auto_status:"]);
+    check(
+        source,
+        model,
+        &["a@1 failed: the stage reported a failure", "b@1 succeeded (auto_status:"],
+    );
 }
 
 const GO: &str = r#"{"preferred_next_label": "go"}"#;

@@ -157,7 +157,7 @@ fn the_childs_failure_is_the_stages() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    003 sub@1 failed: sub-workflow: `d` failed: exit code 127: this script has no result (deterministic) -> next (unconditional)
+    003 sub@1 failed: sub-workflow: `d` failed: exit code 127: this script has no result: see stage d@1 of run 01HF7YAT00TG3988HQR5SKDW1M (deterministic) -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
     run partially_succeeded
@@ -229,7 +229,7 @@ fn a_child_that_its_condition_stops_keeps_its_failures() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    003 sub@1 partially_succeeded: sub-workflow: `bad` failed: exit code 127: this script has no result (deterministic) (ended: its stop condition holds) -> next (unconditional)
+    003 sub@1 partially_succeeded: sub-workflow: `bad` failed: exit code 127: this script has no result: see stage bad@1 of run 01HF7YAT00TG3988HQR5SKDW1M (deterministic) (ended: its stop condition holds) -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
     run partially_succeeded
@@ -359,7 +359,10 @@ fn a_workflow_that_names_itself_comes_to_an_end() {
     let own = "digraph { start -> deep -> exit [condition=\"outcome=success\"]; deep [shape=house, stack.child_workflow=\"child.fabro\"] }";
     let scene = nested(&own.replace("-> exit [", "; deep -> exit ["));
     let story = scene.story();
-    assert!(story.contains("sub-workflows nest more than 16 deep (structural)"), "{story}");
+    assert!(
+        story.contains("sub-workflows nest more than 16 deep: see stage deep@1 of run "),
+        "{story}"
+    );
     assert_eq!(now(scene.store.list()).unwrap().len(), 17);
 }
 
