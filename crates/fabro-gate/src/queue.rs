@@ -48,6 +48,9 @@ impl QueueInterviewer {
         Ok(Self { answers: Mutex::new(answers) })
     }
 
+    /// The source of its answers, as the log has it.
+    pub const SOURCE: &str = "answers";
+
     /// Skips the first `count` answers of a gate: those used by an earlier driver of the run.
     pub fn skip(&self, node: &str, count: usize) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +65,7 @@ impl Interviewer for QueueInterviewer {
     async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let next = answers.get_mut(&*question.node).and_then(VecDeque::pop_front);
-        Ok(next.map_or(Reply::Unavailable, |text| Reply::Answer { text, source: "answers" }))
+        Ok(next.map_or(Reply::Unavailable, |text| Reply::Answer { text, source: Self::SOURCE }))
     }
 }
 

@@ -1,14 +1,17 @@
 //! Prepared answers to gates, and the check of what is recorded of a run's input.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::{Bundle, RunSettings};
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
 use fabro_graph::{NodeKind, Workflow};
+use fabro_handlers::read_all;
 use fabro_redact::Redactor;
-use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
+use fabro_store::{Message, RunStore, StoreError};
+use fabro_types::{MAX_SUB_WORKFLOW_DEPTH, RunId};
 use serde_json::{Map, Value};
 
 use crate::bundle::BundleError;
@@ -52,20 +55,73 @@ pub(crate) fn refuse_secrets_in_bundle(
     Ok(())
 }
 
-/// The prepared answers without those that an earlier driver has used according to the run's log. A
-/// rewind makes the answers after its stage available again.
+/// The prepared answers without those that an earlier driver has used. A rewind makes the answers
+/// after its stage available again.
 pub(crate) fn prepared_answers(
     settings: &RunSettings,
-    events: &[Event],
+    used: &UsedAnswers,
 ) -> Result<Option<QueueInterviewer>, SetupError> {
     let Some(text) = &settings.answers else { return Ok(None) };
     let queue = QueueInterviewer::from_json(text).map_err(|error| {
         SetupError::new(format!("the answers are not valid: {error}"), "fix the file")
     })?;
-    for (node, count) in used_answers(events) {
-        queue.skip(node, count);
+    for (node, count) in used {
+        queue.skip(node, *count);
     }
     Ok(Some(queue))
+}
+
+/// How many prepared answers each gate has used.
+pub(crate) type UsedAnswers = BTreeMap<String, usize>;
+
+/// The prepared answers that a run and its sub-workflows have used; `events` is the log of the run
+/// itself. An answer that an earlier driver had put into the inbox when it died is one of them: its
+/// gate takes it from there.
+pub(crate) async fn used_answers_of_family(
+    store: &dyn RunStore,
+    run: RunId,
+    events: &[Event],
+) -> Result<UsedAnswers, StoreError> {
+    let mut used = UsedAnswers::new();
+    let mut starts = BTreeMap::new();
+    for member in store.family(run).await? {
+        let own = if member == run { Vec::new() } else { read_all(store, member).await? };
+        let events = if member == run { events } else { &own };
+        if member != run && !is_child_of(events, &starts) {
+            continue;
+        }
+        for event in checkpoint::effective(events) {
+            if let EventBody::StageStarted { handler: NodeKind::ManagerLoop, .. } = event.entry.body
+            {
+                let stage = (member, event.entry.node_id.clone(), event.entry.visit);
+                starts.entry(stage).or_insert(event.ts_ms);
+            }
+        }
+        for (node, count) in used_answers(events) {
+            *used.entry(node.to_owned()).or_default() += count;
+        }
+        for (_, message) in store.pending(member).await? {
+            if let Message::Answer { node, source, .. } = message
+                && source == QueueInterviewer::SOURCE
+            {
+                *used.entry(node).or_default() += 1;
+            }
+        }
+    }
+    Ok(used)
+}
+
+/// When the stages of sub-workflows began, by run, node and visit, in milliseconds since 1970.
+type Starts = BTreeMap<(RunId, Option<Arc<str>>, Option<u32>), i64>;
+
+/// Whether a sub-workflow belongs to a stage that no rewind has taken back: such a stage may have the
+/// same name as one that began later.
+fn is_child_of(events: &[Event], starts: &Starts) -> bool {
+    let Some(first) = events.first() else { return false };
+    let EventBody::RunCreated(created) = &first.entry.body else { return false };
+    let Some(parent) = &created.parent else { return false };
+    let stage = (parent.run_id, Some(Arc::clone(&parent.node_id)), Some(parent.visit));
+    starts.get(&stage).is_some_and(|started_ms| first.ts_ms >= *started_ms)
 }
 
 /// A warning for each list of which [`prepared_answers`] leaves nothing, because as many answers were
@@ -143,12 +199,12 @@ fn add_gates(
     Ok(())
 }
 
-/// How many prepared answers each gate has used.
+/// How many prepared answers each gate of one run has used according to its log.
 fn used_answers(events: &[Event]) -> BTreeMap<&str, usize> {
     let mut used = BTreeMap::new();
     for event in checkpoint::effective(events) {
         if let EventBody::GateAnswered { source, .. } = &event.entry.body
-            && source == "answers"
+            && source == QueueInterviewer::SOURCE
         {
             *used.entry(event.entry.node_id.as_deref().unwrap_or_default()).or_default() += 1;
         }

@@ -22,7 +22,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::{
-    exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input, unknown_gates,
+    UsedAnswers, exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input,
+    unknown_gates, used_answers_of_family,
 };
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::control::cancel_as_requested;
@@ -522,7 +523,8 @@ impl Run {
         let sink: Arc<dyn EventSink> =
             Arc::new(vec![Arc::clone(&files) as _, Arc::clone(&services.sink)]);
         let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);
-        let registry = builder.registry(id, &self.events, &services, Arc::clone(&sink))?;
+        let used = self.used_answers().await?;
+        let registry = builder.registry(id, &used, &services, Arc::clone(&sink))?;
         let mut handler: Arc<dyn Handler> = registry;
         if !self.is_new() || prepare_dir(&run_dir).exists() {
             end_leftover_processes(&*self.store, id).await?;
@@ -553,6 +555,13 @@ impl Run {
         // Those of the last stages: this process may exit next.
         fabro_sandbox::marks_ended().await;
         Ok(end?)
+    }
+
+    async fn used_answers(&self) -> Result<UsedAnswers, StoreError> {
+        if self.settings.answers.is_none() || self.is_new() {
+            return Ok(UsedAnswers::new());
+        }
+        used_answers_of_family(&*self.store, self.id(), &self.events).await
     }
 
     /// The input that the machine starts with, after the preparation steps of a new run; `None`

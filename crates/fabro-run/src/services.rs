@@ -8,7 +8,7 @@ use crate::{BundledChildren, RunSettings};
 use fabro_config::{
     ArtifactPatterns, McpServer, McpTransport, WebSearchSettings, expand_variables,
 };
-use fabro_events::{Event, EventSink};
+use fabro_events::EventSink;
 use fabro_external_agents::CliAgent;
 use fabro_gate::{AutoApprove, Chain, Interviewer};
 use fabro_handlers::{Agents, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox};
@@ -21,7 +21,7 @@ use fabro_tools::web::{HttpToolCall, WebFetch, WebSearch, WebSettings};
 use fabro_types::RunId;
 
 use crate::SetupError;
-use crate::answers::prepared_answers;
+use crate::answers::{UsedAnswers, prepared_answers};
 use crate::models::{catalog, client};
 use crate::run_services::RunServices;
 use crate::secrets::{expand_env, variable};
@@ -97,7 +97,7 @@ impl<'s> ServiceBuilder<'s> {
     pub(crate) fn registry(
         self,
         run: RunId,
-        events: &[Event],
+        used: &UsedAnswers,
         services: &RunServices,
         sink: Arc<dyn EventSink>,
     ) -> Result<Arc<Registry>, SetupError> {
@@ -108,7 +108,7 @@ impl<'s> ServiceBuilder<'s> {
             models: self.models()?,
             defaults: settings.model_defaults(),
             agents: self.agents(Some(run), self.redactor())?,
-            interviewer: self.interviewer(events, Arc::clone(&services.interviewer))?,
+            interviewer: self.interviewer(used, Arc::clone(&services.interviewer))?,
             children: Arc::new(BundledChildren),
             artifacts: Some(artifact_rules(&settings.artifacts)?),
             sink,
@@ -119,12 +119,12 @@ impl<'s> ServiceBuilder<'s> {
     /// Prepared answers come first, then automatic approval or `interviewer`.
     fn interviewer(
         self,
-        events: &[Event],
+        used: &UsedAnswers,
         interviewer: Arc<dyn Interviewer>,
     ) -> Result<Arc<dyn Interviewer>, SetupError> {
         let is_automatic = self.settings.auto_approve || self.dry_run;
         let last = if is_automatic { Arc::new(AutoApprove) } else { interviewer };
-        Ok(match prepared_answers(self.settings, events)? {
+        Ok(match prepared_answers(self.settings, used)? {
             Some(answers) => Arc::new(Chain(answers, last)),
             None => last,
         })
@@ -136,7 +136,7 @@ impl<'s> ServiceBuilder<'s> {
         self.models()?;
         self.agents(None, Redactor::default())?;
         artifact_rules(&self.settings.artifacts)?;
-        prepared_answers(self.settings, &[])?;
+        prepared_answers(self.settings, &UsedAnswers::new())?;
         Ok(())
     }
 

@@ -100,6 +100,50 @@ async fn a_cancellation_that_arrives_while_the_driver_pauses_is_carried_out() {
     assert_eq!(reason, "not today");
 }
 
+/// Drives a run whose driver died between an answer and its record, and says which answers its gates
+/// got. `source` has a gate `ask` with an option for a loop, `A`, and one that leaves it, `D`.
+async fn answers_after_a_crash(source: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let spec = RunSpec::new(LoadedWorkflow::parse("demo", source).unwrap(), dir.path());
+    let run = Run::create(store.clone(), &dir.path().join("runs"), spec).await.unwrap();
+    let id = run.id();
+    let end = run.drive(RunServices::default()).await.unwrap();
+    let DriveResult::Paused { gates, .. } = end else { panic!("{end:?}") };
+    // The answer is in the inbox before it is in the log.
+    let claimed = Message::Answer {
+        node: "ask".to_owned(),
+        visit: 1,
+        branch: None,
+        choice: "A".to_owned(),
+        source: "answers".to_owned(),
+    };
+    store.post(gates[0].run, &claimed).await.unwrap();
+    let run = Run::open(store.clone(), &dir.path().join("runs"), id).await.unwrap();
+    let answers = Some(r#"{"ask": ["A", "D"]}"#.to_owned());
+    let run = run.with_resume_options(ResumeOptions { answers, ..ResumeOptions::default() });
+    let end = run.unwrap().drive(RunServices::default()).await.unwrap();
+    assert_eq!(end, DriveResult::Succeeded);
+    let events = store.read(gates[0].run, 0, 100).await.unwrap();
+    let answered = events.iter().filter_map(|event| match &event.entry.body {
+        EventBody::GateAnswered { selected, .. } => Some(selected.as_str()),
+        _ => None,
+    });
+    answered.collect()
+}
+
+#[tokio::test]
+async fn a_prepared_answer_counts_once_when_its_driver_dies() {
+    let gate = "start -> ask; ask [shape=hexagon]; ask -> again [label=\"[A] Again\"]; again -> ask
+        again [shape=parallelogram, script=true]; ask -> exit [label=\"[D] Done\"]";
+    assert_eq!(answers_after_a_crash(&format!("digraph {{ {gate} }}")).await, "AD");
+    let child = format!("digraph {{ {gate} }}").replace('"', "\\\"");
+    let parent = format!(
+        "digraph {{ start -> sub -> exit; sub [shape=house, stack.child_dot_source=\"{child}\"] }}"
+    );
+    assert_eq!(answers_after_a_crash(&parent).await, "AD");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_is_noticed_when_it_is_renewed() {
     let store = Arc::new(MemoryStore::default());
