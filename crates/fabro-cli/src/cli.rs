@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
-    explain, explain_attribute, fmt, fork, graph, init, inspect, logs, model, prune, ps, replay,
-    resume, rm, run, steer, validate, verify, wait,
+    explain, explain_attribute, fmt, fork, graph, init, inspect, logs, mcp, model, prune, ps,
+    replay, resume, rm, run, steer, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -85,6 +85,9 @@ pub enum Command {
     /// List and test models
     #[command(subcommand)]
     Model(model::ModelCommand),
+    /// List MCP servers, and log in to them
+    #[command(subcommand)]
+    Mcp(mcp::McpCommand),
     #[command(visible_alias = "new")]
     Init(init::InitArgs),
     #[command(visible_alias = "completions")]
@@ -121,6 +124,7 @@ impl Command {
             Self::Fork(args) => block_on(fork::fork(args, global)),
             Self::Rewind(args) => block_on(fork::rewind(args, global)),
             Self::Model(command) => block_on(model::model(command, global)),
+            Self::Mcp(command) => block_on(mcp::mcp(command, global)),
             Self::Rm(args) => block_on(rm::rm(&args, global)),
             Self::Prune(args) => block_on(prune::prune(&args, global)),
             Self::Du(args) => block_on(du::du(&args, global)),

@@ -11,6 +11,7 @@ use clap::CommandFactory as _;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::{EnvCompleter, Shells};
 use clap_complete::{CompleteEnv, Shell};
+use fabro_config::McpTransport;
 use fabro_engine::{checkpoint, read_all};
 use fabro_events::{Event, EventBody};
 use fabro_run::{gate_names, open_gates_of_family};
@@ -145,6 +146,16 @@ pub fn models() -> Vec<CompletionCandidate> {
         .iter()
         .map(|model| candidate(&model.name, model.provider.as_deref().unwrap_or_default()));
     described.collect()
+}
+
+/// The MCP servers of the settings that are reached by a URL.
+pub fn mcp_servers() -> Vec<CompletionCandidate> {
+    let Ok((settings, _)) = settings_and_warnings() else { return Vec::new() };
+    let named = settings.agent.mcp.iter().filter_map(|(name, server)| match &server.transport {
+        McpTransport::Http { url, .. } => Some(candidate(name, url)),
+        McpTransport::Command { .. } => None,
+    });
+    named.collect()
 }
 
 /// The attributes of the language.

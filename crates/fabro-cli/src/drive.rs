@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, logins_dir};
 use crate::output;
 use crate::report::driving;
 
@@ -56,6 +56,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         warn: Arc::new(move |text| warnings.warn(text)),
         interviewer: interviewer(&progress),
         interrupt: interrupt.clone(),
+        logins: logins_dir(),
         ..RunServices::default()
     };
     let result = tokio::select! {

@@ -56,6 +56,11 @@ pub fn user_file() -> Option<PathBuf> {
     user_settings_file(config_home.as_deref(), home().as_deref())
 }
 
+/// The directory of the user's logins at MCP servers. It may not exist.
+pub fn logins_dir() -> Option<PathBuf> {
+    Some(user_file()?.with_file_name("mcp-logins"))
+}
+
 /// The settings of project and user, and the warnings of their files.
 pub fn settings_and_warnings() -> anyhow::Result<(Settings, Vec<Findings>)> {
     Ok(fabro_config::settings(&cwd()?, user_file().as_deref(), home().as_deref())?)

@@ -1,7 +1,7 @@
 //! The tools of agents on this machine.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -25,6 +25,7 @@ pub struct LocalToolbox {
     redactor: Redactor,
     web: Vec<Arc<dyn Tool>>,
     mcp: BTreeMap<String, McpServer>,
+    logins: Option<PathBuf>,
     servers: OnceCell<Servers>,
 }
 
@@ -34,7 +35,7 @@ impl LocalToolbox {
         let web = Vec::new();
         let mcp = BTreeMap::new();
         let servers = OnceCell::new();
-        Self { exec, env, redactor, web, mcp, servers }
+        Self { exec, env, redactor, web, mcp, logins: None, servers }
     }
 
     /// Adds tools that are the same everywhere: `web_fetch`, HTTP tools.
@@ -45,14 +46,15 @@ impl LocalToolbox {
     }
 
     /// Adds the tools of these servers, with variables expanded, which start when an agent that may call
-    /// them begins.
+    /// them begins. `logins` is the directory of the logins at servers.
     #[must_use]
-    pub fn with_servers(self, mcp: BTreeMap<String, McpServer>) -> Self {
-        Self { mcp, ..self }
+    pub fn with_servers(self, mcp: BTreeMap<String, McpServer>, logins: Option<PathBuf>) -> Self {
+        Self { mcp, logins, ..self }
     }
 
     async fn servers(&self, work_dir: &Path) -> &Servers {
-        let connect = || Servers::connect(self.mcp.clone(), work_dir, &self.env);
+        let connect =
+            || Servers::connect(self.mcp.clone(), work_dir, &self.env, self.logins.as_deref());
         self.servers.get_or_init(connect).await
     }
 }

@@ -98,6 +98,11 @@ mod worktree;
 #[cfg(test)]
 mod tests;
 
+/// Logins at MCP servers that ask for one by OAuth.
+pub mod mcp_login {
+    pub use fabro_tools::mcp::{Login, LoginError, LoginRequest, is_logged_in, log_out};
+}
+
 pub use bundle::{Bundle, BundleError, RunSettings};
 pub use children::BundledChildren;
 pub use control::{

@@ -1,5 +1,6 @@
 //! What a run is driven with.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -47,6 +48,8 @@ pub struct RunServices {
     pub clock: Arc<dyn Clock>,
     /// Cancel it to interrupt the run; it can be resumed.
     pub interrupt: CancellationToken,
+    /// The directory of the logins at MCP servers.
+    pub logins: Option<PathBuf>,
 }
 
 /// Reports nothing, pauses at gates, and uses the system's clock.
@@ -58,6 +61,7 @@ impl Default for RunServices {
             interviewer: Arc::new(Unavailable),
             clock: Arc::new(SystemClock::default()),
             interrupt: CancellationToken::new(),
+            logins: None,
         }
     }
 }

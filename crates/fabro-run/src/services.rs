@@ -2,6 +2,7 @@
 //! and handlers.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::{BundledChildren, RunSettings};
@@ -107,7 +108,7 @@ impl<'s> ServiceBuilder<'s> {
             env: settings.env.clone().into_iter().collect(),
             models: self.models()?,
             defaults: settings.model_defaults(),
-            agents: self.agents(Some(run), self.redactor())?,
+            agents: self.agents(Some(run), self.redactor(), services.logins.clone())?,
             interviewer: self.interviewer(used, Arc::clone(&services.interviewer))?,
             children: Arc::new(BundledChildren),
             artifacts: Some(artifact_rules(&settings.artifacts)?),
@@ -134,14 +135,19 @@ impl<'s> ServiceBuilder<'s> {
     pub(crate) fn check(self) -> Result<(), SetupError> {
         expand_env(&self.settings.env)?;
         self.models()?;
-        self.agents(None, Redactor::default())?;
+        self.agents(None, Redactor::default(), None)?;
         artifact_rules(&self.settings.artifacts)?;
         prepared_answers(self.settings, &UsedAnswers::new())?;
         Ok(())
     }
 
     /// What the agents of a run work with. `run` is `None` before the run exists.
-    fn agents(self, run: Option<RunId>, redactor: Redactor) -> Result<Agents, SetupError> {
+    fn agents(
+        self,
+        run: Option<RunId>,
+        redactor: Redactor,
+        logins: Option<PathBuf>,
+    ) -> Result<Agents, SetupError> {
         let settings = self.settings;
         let marker = run.map(|run| (RUN_ID_VARIABLE.to_owned(), run.to_string()));
         let env = agent_env(text_variables(), settings.env.clone().into_iter().chain(marker));
@@ -151,7 +157,7 @@ impl<'s> ServiceBuilder<'s> {
             let exec = Arc::new(LocalExec::new());
             let toolbox = LocalToolbox::new(exec, env.clone(), redactor.clone());
             let toolbox = toolbox.with_tools(web_tools(settings, &redactor)?);
-            Arc::new(toolbox.with_servers(mcp_servers(settings)?))
+            Arc::new(toolbox.with_servers(mcp_servers(settings)?, logins))
         };
         Ok(Agents {
             settings: settings.agent.clone(),
@@ -373,7 +379,8 @@ mod tests {
         let run = RunId::from_parts(1, 2);
         let mut settings = RunSettings::default();
         settings.env.insert("FABRO_RUN_ID".to_owned(), "another".to_owned());
-        let agents = ServiceBuilder::new(&settings).agents(Some(run), Redactor::default()).unwrap();
+        let agents =
+            ServiceBuilder::new(&settings).agents(Some(run), Redactor::default(), None).unwrap();
         let marked = agents.backend_env.iter().filter(|(name, _)| name == "FABRO_RUN_ID");
         let runs: Vec<_> = marked.map(|(_, run)| run.clone()).collect();
         assert_eq!(runs, [run.to_string()]);

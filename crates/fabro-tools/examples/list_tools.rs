@@ -34,7 +34,7 @@ async fn main() {
     let transport = McpTransport::Command { command, args, env: BTreeMap::new() };
     let server = McpServer { transport, ..McpServer::default() };
     let servers = BTreeMap::from([("example".to_owned(), server)]);
-    let servers = Servers::connect(servers, std::path::Path::new("."), &[path]).await;
+    let servers = Servers::connect(servers, std::path::Path::new("."), &[path], None).await;
     for error in servers.failed() {
         println!("{error}");
     }

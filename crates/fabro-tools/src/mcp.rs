@@ -21,7 +21,7 @@
 //!     };
 //!     let server = McpServer { transport, ..McpServer::default() };
 //!     let here = std::path::Path::new(".");
-//!     let servers = Servers::connect([("search".into(), server)].into(), here, &[]).await;
+//!     let servers = Servers::connect([("search".into(), server)].into(), here, &[], None).await;
 //!     assert!(servers.tools().is_empty());
 //!     assert_eq!(
 //!         servers.failed()[0].to_string(),
@@ -54,12 +54,20 @@
 //!   connection. Shorter results are not cut.
 //! - Nothing is redacted, neither results nor stderr.
 //! - HTTP redirects are followed within one origin only.
+//!
+//! # Logins
+//!
+//! A server over HTTP may ask for a login by OAuth. [`Login`] does that once, with a person at a browser
+//! of this machine, and keeps the tokens in a file that only its owner can read. Sessions that are given
+//! the directory of these files use and renew them. Servers with an `Authorization` header of their own
+//! are sent that instead.
 
 mod connection;
 mod error;
 mod http;
 mod lenient;
 mod link;
+mod login;
 mod name;
 mod offer;
 mod result;
@@ -68,4 +76,5 @@ mod stdio;
 mod tool;
 
 pub use error::ServerError;
+pub use login::{Login, LoginError, LoginRequest, is_logged_in, log_out};
 pub use servers::Servers;

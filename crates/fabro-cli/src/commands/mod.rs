@@ -24,6 +24,7 @@ pub mod inspect;
 mod inspect_stage;
 mod log_files;
 pub mod logs;
+pub mod mcp;
 pub mod model;
 mod model_test;
 pub mod prune;

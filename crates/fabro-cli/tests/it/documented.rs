@@ -43,8 +43,11 @@ fn story(project: &Project) -> String {
         let branch = if stage["branch"].is_string() { "  " } else { "" };
         let line = format!("{branch}{}@{} {}", word("node"), stage["visit"], word("status"));
         text.push_str(line.trim_end());
-        let edge = word("edge");
-        text.push_str(&if edge.is_empty() { "\n".to_owned() } else { format!(" -> {edge}\n") });
+        if stage["edge"].is_string() {
+            text.push_str(" -> ");
+        }
+        text.push_str(&word("edge"));
+        text.push('\n');
     }
     text + run["status"].as_str().unwrap()
 }

@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::auth::{AuthClient, AuthorizationManager};
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
@@ -13,25 +14,46 @@ use crate::mcp::error::brief;
 const RESERVED: [&str; 6] =
     ["accept", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "last-event-id"];
 
-/// A connection that sends nothing before the first request.
-pub(crate) fn transport(
+/// How a server over HTTP is reached.
+pub(crate) fn config(
     url: &str,
     headers: &BTreeMap<String, String>,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
-    let valid = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-    if !valid {
-        return Err(
-            "its URL is not valid: give one that begins with http:// or https://".to_owned()
-        );
-    }
+) -> Result<StreamableHttpClientTransportConfig, String> {
+    check_url(url)?;
     let headers = headers.iter().map(|(name, value)| header(name, value));
     let headers = headers.collect::<Result<HashMap<_, _>, _>>()?;
+    install_crypto();
+    Ok(StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers))
+}
+
+/// A connection that sends nothing before the first request, with the tokens of a login.
+pub(crate) fn with_login(
+    config: StreamableHttpClientTransportConfig,
+    manager: AuthorizationManager,
+) -> Result<StreamableHttpClientTransport<AuthClient<reqwest::Client>>, String> {
+    // As the client of a connection without a login, but without redirects, which could take a token
+    // elsewhere.
+    let client = reqwest::Client::builder()
+        .pool_max_idle_per_host(0)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|error| brief(&error.to_string()))?;
+    Ok(StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config))
+}
+
+pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    let valid = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    if valid {
+        return Ok(());
+    }
+    Err("its URL is not valid: give one that begins with http:// or https://".to_owned())
+}
+
+pub(crate) fn install_crypto() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // An error means a race that another thread won, with its own provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
-    Ok(StreamableHttpClientTransport::from_config(config))
 }
 
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {

@@ -1,5 +1,6 @@
 //! The connection to a server, which is opened again when it breaks.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +13,12 @@ use rmcp::model::{
     ServerResult,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ServiceError, serve_client_with_lifecycle,
+    ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService, ServiceError,
+    serve_client_with_lifecycle,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::auth::AuthorizationManager;
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -24,7 +28,7 @@ use crate::mcp::connection::Connection;
 use crate::mcp::error::{ServerError, brief};
 use crate::mcp::lenient::Lenient;
 use crate::mcp::stdio::ServerProcess;
-use crate::mcp::{http, result};
+use crate::mcp::{http, login, result};
 use crate::schema::Schema;
 use crate::tool::Output;
 
@@ -37,9 +41,10 @@ const TOOL_TIMEOUT: Duration = Duration::from_mins(2);
 /// The timeout of a ping, for a server that did not answer a call in time.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the programs of servers start, and their environment.
+/// Where the programs of servers start, their environment, and where logins at servers are kept.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
+    pub(crate) logins: Option<PathBuf>,
     pub(crate) cwd: PathBuf,
     pub(crate) env: Vec<(String, String)>,
 }
@@ -222,13 +227,19 @@ impl Link {
                 let (process, messages, stdin) =
                     started.map_err(|error| fail(error.to_string()))?;
                 let transport = AsyncRwTransport::new_client(messages, stdin);
-                let serving = serve_client_with_lifecycle(client, Lenient(transport), lifecycle);
-                (Some(process), timeout(limit, serving).await)
+                (Some(process), timeout(limit, serve(client, transport, lifecycle)).await)
             }
             McpTransport::Http { url, headers } => {
-                let transport = http::transport(url, headers).map_err(fail)?;
-                let serving = serve_client_with_lifecycle(client, Lenient(transport), lifecycle);
-                (None, timeout(limit, serving).await)
+                let config = http::config(url, headers).map_err(fail)?;
+                let login = self.login(url, headers).await.map_err(fail)?;
+                let serving = if let Some(login) = login {
+                    let transport = http::with_login(config, login).map_err(fail)?;
+                    timeout(limit, serve(client, transport, lifecycle)).await
+                } else {
+                    let transport = StreamableHttpClientTransport::from_config(config);
+                    timeout(limit, serve(client, transport, lifecycle)).await
+                };
+                (None, serving)
             }
         };
         let (problem, may_be_legacy) = match service {
@@ -245,6 +256,20 @@ impl Link {
         process.end().await;
         let error = self.server_error(problem, process.last_lines().await);
         Err(NotOpened { error, may_be_legacy })
+    }
+
+    /// The tokens of a login at this server, when there is one.
+    async fn login(
+        &self,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> Result<Option<AuthorizationManager>, String> {
+        let Some(logins) = &self.work_dir.logins else { return Ok(None) };
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Ok(None);
+        }
+        let kept = login::kept(url, logins).await;
+        kept.map_err(|error| format!("its login cannot be used: {error}; log in to it again"))
     }
 
     /// Gives up a connection that broke.
@@ -308,6 +333,18 @@ impl Link {
     }
 }
 
+async fn serve<T>(
+    client: ClientConfig,
+    transport: T,
+    lifecycle: ClientLifecycleMode,
+) -> Result<RunningService<RoleClient, ClientConfig>, ClientInitializeError>
+where
+    T: Transport<RoleClient> + 'static,
+    T::Error: std::error::Error + Send + Sync + 'static,
+{
+    serve_client_with_lifecycle(client, Lenient(transport), lifecycle).await
+}
+
 /// Why there is no connection.
 struct NotOpened {
     error: ServerError,
@@ -331,7 +368,8 @@ async fn initialization_failed(
     url: Option<&str>,
 ) -> String {
     if error.is_authorization_required() {
-        return "it asks for authorization: set its Authorization header".to_owned();
+        return "it asks for authorization: log in to it, or set its Authorization header"
+            .to_owned();
     }
     let error = match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => *fallback,

@@ -27,7 +27,7 @@ pub struct Servers {
 impl Servers {
     /// Starts the servers in parallel, and gets their tools. Programs start in `cwd`, with the
     /// variables of `env`, and their own, as their whole environment. The variables in the settings of
-    /// the servers are expanded already.
+    /// the servers are expanded already. `logins` is the directory of the logins at servers.
     ///
     /// It returns when each server has answered, failed, or timed out; those that failed are
     /// in [`failed`](Self::failed). Dropping the future kills the servers.
@@ -35,8 +35,10 @@ impl Servers {
         servers: BTreeMap<String, McpServer>,
         cwd: &Path,
         env: &[(String, String)],
+        logins: Option<&Path>,
     ) -> Self {
-        let work_dir = Arc::new(WorkDir { cwd: cwd.to_owned(), env: env.to_owned() });
+        let logins = logins.map(Path::to_owned);
+        let work_dir = Arc::new(WorkDir { logins, cwd: cwd.to_owned(), env: env.to_owned() });
         let link = |(name, server)| Arc::new(Link::new(name, server, Arc::clone(&work_dir)));
         let links: Vec<_> = servers.into_iter().map(link).collect();
         let offers = join_all(links.iter().map(|link| link.start())).await;

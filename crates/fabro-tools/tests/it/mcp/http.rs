@@ -36,8 +36,8 @@ pub(super) async fn serve_by(respond: Respond) -> (String, Heard) {
     (url, heard)
 }
 
-async fn answer(stream: TcpStream, log: Heard, respond: Respond) -> Option<()> {
-    let mut stream = BufReader::new(stream);
+/// The head and the body of a request.
+pub(super) async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     let mut length = 0;
     while !head.ends_with("\r\n\r\n") {
@@ -52,6 +52,12 @@ async fn answer(stream: TcpStream, log: Heard, respond: Respond) -> Option<()> {
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
+    Some((head, body))
+}
+
+async fn answer(stream: TcpStream, log: Heard, respond: Respond) -> Option<()> {
+    let mut stream = BufReader::new(stream);
+    let (head, body) = read_request(&mut stream).await?;
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let method = request["method"].as_str().unwrap_or_default().to_owned();
     let token = head.lines().find(|line| line.to_ascii_lowercase().starts_with("authorization"));
@@ -106,7 +112,7 @@ pub(super) async fn connect(url: &str, headers: &[(&str, &str)]) -> Servers {
 }
 
 async fn connect_server(server: McpServer) -> Servers {
-    Servers::connect([("fake".to_owned(), server)].into(), Path::new("/"), &[]).await
+    Servers::connect([("fake".to_owned(), server)].into(), Path::new("/"), &[], None).await
 }
 
 async fn failure(url: &str, headers: &[(&str, &str)]) -> String {

@@ -2,6 +2,7 @@
 
 mod eras;
 mod http;
+mod login;
 mod stdio;
 
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ async fn connect(server: McpServer) -> Servers {
     let env = [("GIVEN", "1"), ("PATH", "/usr/bin:/bin")];
     let env = env.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let servers =
-        Servers::connect([("fake".to_owned(), server)].into(), Path::new("/"), &env).await;
+        Servers::connect([("fake".to_owned(), server)].into(), Path::new("/"), &env, None).await;
     assert!(servers.failed().len() + usize::from(!servers.tools().is_empty()) == 1);
     servers
 }
