@@ -22,6 +22,9 @@ const MAX_DEPTH: usize = 200;
 
 /// Replaces the filters whose results may be much larger than what they are given.
 pub(crate) fn bound_filters(environment: &mut Environment<'static>) {
+    environment.add_function(EMITTED, |state: &mut State<'_, '_>, bytes: usize| {
+        count_emitted(state, bytes).map(|()| "")
+    });
     bound(environment, "replace", Value::from_function(filters::replace), check_replace);
     bound(environment, "join", Value::from_function(filters::join), check_join);
     bound(environment, "indent", Value::from_function(filters::indent), check_indent);
@@ -40,6 +43,28 @@ pub(crate) fn bound_filters(environment: &mut Environment<'static>) {
 /// The filter that what stands before `~` and `+` goes through: a text that is joined to itself again and
 /// again has any length after a few steps.
 pub(crate) const OPERAND: &str = "__operand";
+
+/// The function that template files call in each body, with the bytes of text that it writes.
+pub(crate) const EMITTED: &str = "__emitted";
+
+/// The most bytes that a template may write in all, those that are kept in a variable or given to a
+/// filter included.
+const MAX_EMITTED: usize = 8 * MAX_OUTPUT;
+
+/// How many bytes a template has written so far.
+#[derive(Default)]
+struct Emitted(usize);
+
+/// Counts what a template writes.
+pub(crate) fn count_emitted(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
+    let emitted = state.get_or_insert_extension(Emitted::default());
+    emitted.0 = emitted.0.saturating_add(bytes);
+    if emitted.0 > MAX_EMITTED {
+        let message = format!("the template writes more than {MAX_EMITTED} bytes");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    Ok(())
+}
 
 /// What a filter may be given: its value, then its arguments.
 type Check = fn(&[Value], &Kwargs) -> Result<(), Error>;

@@ -7,7 +7,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Object, Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 
-use crate::bounds::{bound_filters, too_large};
+use crate::bounds::{bound_filters, count_emitted, too_large};
 use crate::render::Limited;
 use crate::vars::resolve;
 use crate::{Mode, ReadTarget, RenderError, Vars};
@@ -36,7 +36,11 @@ pub(crate) fn environment() -> Environment<'static> {
         Ok::<_, Error>(Value::from_object(Raw(text_of(&value)?)))
     });
     environment.add_filter("py", |value: Value| crate::python::literal(&value));
-    environment.set_formatter(|out, _, value| out.write_str(&text_of(value)?).map_err(Error::from));
+    environment.set_formatter(|out, state, value| {
+        let text = text_of(value)?;
+        count_emitted(state, text.len())?;
+        out.write_str(&text).map_err(Error::from)
+    });
     environment
 }
 

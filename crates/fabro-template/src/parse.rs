@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabro_types::Span;
 use minijinja::{Error, ErrorKind};
 
-use crate::bounds::OPERAND;
+use crate::bounds::{EMITTED, OPERAND};
 use crate::engine::{self, DOLLAR_GOAL, EXPRESSIONS};
 use crate::scan::{self, Kind, Tag, Token};
 use crate::{Body, Read, ReadTarget, SyntaxError, Template};
@@ -322,6 +322,16 @@ fn line_span(text: &str, line: usize) -> Span {
     Span::new(start, start + length)
 }
 
+/// The body of a loop, a macro or a call.
+struct RepeatedBody {
+    /// Where it begins in the source for the engine.
+    start: usize,
+    /// How many bytes of text it writes by itself.
+    text: usize,
+    /// The whitespace at its beginning is removed.
+    trims: bool,
+}
+
 /// A template file on its way to the engine.
 #[derive(Default)]
 struct File<'a> {
@@ -332,6 +342,9 @@ struct File<'a> {
     names: BTreeMap<&'a str, Span>,
     elifs: usize,
     plain: bool,
+    /// The bodies that are open: what may be written many times.
+    bodies: Vec<RepeatedBody>,
+    closed_bodies: Vec<RepeatedBody>,
 }
 
 impl<'a> File<'a> {
@@ -351,10 +364,30 @@ impl<'a> File<'a> {
             };
         }
         self.push_literal(done, self.text.len());
+        self.count_bodies();
         Ok(())
     }
 
+    /// Has the engine count what each body writes, every time that it does: a text may be kept
+    /// instead of printed, and the engine bounds steps only.
+    fn count_bodies(&mut self) {
+        let mut bodies = std::mem::take(&mut self.closed_bodies);
+        bodies.sort_by_key(|body| std::cmp::Reverse(body.start));
+        for body in bodies.into_iter().filter(|body| body.text > 0) {
+            let trims = if body.trims { "-" } else { "" };
+            let count = format!("{{{{{EMITTED}({}){trims}}}}}", body.text);
+            self.source.insert_str(body.start, &count);
+        }
+    }
+
+    fn count(&mut self, bytes: usize) {
+        if let Some(body) = self.bodies.last_mut() {
+            body.text += bytes;
+        }
+    }
+
     fn push_literal(&mut self, from: usize, to: usize) {
+        self.count(to - from);
         for (at, piece) in split_dollar_goal(&self.text[from..to]).enumerate() {
             if at > 0 {
                 self.plain = false;
@@ -373,6 +406,7 @@ impl<'a> File<'a> {
     fn raw_block(&mut self, open: usize, inside: usize) -> Result<usize, SyntaxError> {
         let mut tags = self.text[inside..].match_indices("{%").map(|(at, _)| inside + at);
         if let Some(end) = tags.find_map(|at| Some(at + tag_of(&self.text[at..], "endraw")?)) {
+            self.count(end - inside);
             Ok(self.copy(open, end))
         } else {
             let error = SyntaxError::new("`{% raw %}` is not closed", Span::new(open, inside));
@@ -400,10 +434,24 @@ impl<'a> File<'a> {
         self.source.push_str(&self.text[open..inside]);
         self.source.push_str(&rewritten(self.text, inside..tag.after, &tag.tokens, &reads));
         self.reads.extend(reads);
+        if close == "%}" {
+            self.open_or_close_body(&tag);
+        }
         for token in tag.tokens.iter().filter(|token| token.kind == Kind::Name) {
             self.names.entry(token.text).or_insert_with(|| token.span());
         }
         Ok(tag.after)
+    }
+
+    fn open_or_close_body(&mut self, tag: &Tag<'a>) {
+        match tag.tokens.first().map(|first| first.text) {
+            Some("for" | "macro" | "call") => {
+                let start = self.source.len();
+                self.bodies.push(RepeatedBody { start, text: 0, trims: tag.trims });
+            }
+            Some("endfor" | "endmacro" | "endcall") => self.closed_bodies.extend(self.bodies.pop()),
+            _ => {}
+        }
     }
 
     fn check_statement(&mut self, tag: &Tag<'a>) -> Result<(), SyntaxError> {

@@ -366,6 +366,36 @@ fn large_and_unreadable_values_fail() {
 }
 
 #[test]
+fn what_a_template_keeps_is_bounded_too() {
+    let render =
+        |text: &str| Template::parse_jinja(text).unwrap().render(Arc::new(Large), Mode::Prompt);
+    let text = "x".repeat(1 << 20);
+    let loops = format!("{{% for i in range(9) %}}\n  {text}{{% endfor %}}");
+    let kept = |body: &str| format!("{{% set kept %}}{body}{{% endset %}}{{{{ kept | length }}}}");
+    assert_eq!(render(&kept(&loops)).unwrap(), "9437211");
+    let trimmed = loops.replacen("%}", "-%}", 1);
+    assert_eq!(render(&kept(&trimmed)).unwrap(), "9437184");
+    let many = [
+        kept(&loops.replace("(9)", "(100000)")),
+        format!(
+            "{{% macro m() %}}{text}{{% endmacro %}}{{% for i in range(1000) %}}{{% set _ = m() %}}{{% endfor %}}"
+        ),
+        "{% set kept %}{% for i in range(100000) %}{{ context.log }}{% endfor %}{% endset %}"
+            .to_owned(),
+        format!(
+            "{{% for i in range(1000) %}}{{% filter upper %}}{{% raw %}}{text}{{% endraw %}}{{% endfilter %}}{{% endfor %}}"
+        ),
+    ];
+    for template in many {
+        let error = render(&template).unwrap_err().to_string();
+        assert!(
+            error.contains("writes more than 268435456 bytes") || error.contains("has more than"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn hostile_templates_are_refused_or_bounded() {
     let deep = |open: &str, close: &str| {
         format!("{{{{ goal ~ {}1{} }}}}", open.repeat(150), close.repeat(150))
