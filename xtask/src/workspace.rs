@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 use walkdir::WalkDir;
 
-/// All manifests, sources and READMEs, and the pages about the language, by path from the root with `/` between the parts.
+/// All manifests, sources and READMEs, and the pages of documentation, by path from the root with `/` between the parts.
 pub(crate) struct Workspace {
     files: BTreeMap<String, String>,
     /// The root's Cargo.toml.
@@ -44,9 +44,18 @@ impl Workspace {
     /// Reads the members' files below `root`.
     pub(crate) fn load(root: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
-        for name in ["Cargo.toml", "Cargo.lock", "docs/workflow-language.md", "docs/agents.md"] {
+        for name in ["Cargo.toml", "Cargo.lock"] {
             let text = fs::read_to_string(root.join(name)).with_context(|| format!("read {name}"));
             files.insert(name.to_owned(), text?);
+        }
+        for folder in ["", "docs/"] {
+            for entry in fs::read_dir(root.join(folder))? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|extension| extension == "md") {
+                    let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
+                    files.insert(name, fs::read_to_string(&path)?);
+                }
+            }
         }
         for folder in ["crates", "xtask"] {
             // Fuzzing has its own workspace.
@@ -90,6 +99,13 @@ impl Workspace {
 
     pub(crate) fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
+    }
+
+    /// The pages of documentation, by path: those of the root and of `docs`.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_page = |path: &str| path.ends_with(".md") && !path.contains("crates/");
+        let files = self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+        files.filter(move |(path, _)| is_page(path) && !path.starts_with("xtask/"))
     }
 
     /// The Rust files of one member, by path.

@@ -156,4 +156,14 @@ mod tests {
     fn the_definitions_fit_together() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn the_documentation_lists_every_command() {
+        let docs = include_str!("../../../docs/command-line.md");
+        let table = docs.split("\n\n").find(|part| part.starts_with("| command |")).unwrap();
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(table.contains(&format!("[`{name}`](#")), "{name}");
+        }
+    }
 }

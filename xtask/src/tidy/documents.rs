@@ -51,6 +51,61 @@ pub(super) fn examples(workspace: &Workspace) -> Vec<Problem> {
     lacking.map(|package| Problem::new(package.dir.clone(), 0, message)).collect()
 }
 
+/// A link to a heading of a page leads to one.
+pub(super) fn links(workspace: &Workspace) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (path, text) in workspace.pages() {
+        for (line, target) in link_targets(text) {
+            let Some((file, anchor)) = target.split_once('#') else { continue };
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let page = if file.is_empty() { path.to_owned() } else { joined(folder, file) };
+            // Other files are not read here.
+            let Some(page) = workspace.file(&page) else { continue };
+            if !headings(page).any(|heading| heading == anchor) {
+                let message = format!("no heading has the anchor `{target}`");
+                problems.push(Problem::new(path.to_owned(), line, message));
+            }
+        }
+    }
+    problems
+}
+
+/// The targets of links, with the numbers of their lines.
+fn link_targets(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().zip(1..).flat_map(|(line, number)| {
+        let after = line.split("](").skip(1);
+        after.filter_map(move |rest| Some((number, rest.split_once(')')?.0)))
+    })
+}
+
+/// A path from a page's folder, from the root.
+fn joined(folder: &str, file: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in file.split('/') {
+        match part {
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The anchors of a page's headings.
+fn headings(page: &str) -> impl Iterator<Item = String> {
+    let mut is_code = false;
+    let lines = page.lines().filter(move |line| {
+        is_code ^= line.starts_with("```");
+        !is_code && line.starts_with('#')
+    });
+    lines.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        title.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
@@ -72,6 +127,26 @@ mod tests {
         assert_eq!(check("lib.rs", "//! A.\n//! ```\n//! ```\n"), "");
         let hidden = check("lib.rs", "//! A.\n//! ```\n//! # let a = 1;\n//! f(a);\n//! ```\n");
         assert_snapshot!(hidden, @"crates/a/src/lib.rs:1: show `let a = 1;` in the example: the README needs it");
+    }
+
+    #[test]
+    fn a_link_to_no_heading_is_found() {
+        let pages = [
+            (
+                "README.md",
+                "See [it](docs/a.md#the-run-file), [this](docs/a.md#gone), [that](#gone).",
+            ),
+            (
+                "docs/a.md",
+                "# A\n## The `run` file\n[up](../README.md#x) [code](#b)\n```\n# B\n```\n",
+            ),
+        ];
+        assert_snapshot!(found(links, &pages), @r"
+        README.md:1: no heading has the anchor `docs/a.md#gone`
+        README.md:1: no heading has the anchor `#gone`
+        docs/a.md:3: no heading has the anchor `../README.md#x`
+        docs/a.md:3: no heading has the anchor `#b`
+        ");
     }
 
     #[test]

@@ -71,6 +71,7 @@ const CHECKS: &[Check] = &[
     documents::crate_docs,
     documents::readmes,
     documents::examples,
+    documents::links,
     style::file_lengths,
     style::tuple_lets,
     style::option_advice,
