@@ -239,15 +239,19 @@ impl Gate {
         let to = |edge: &EdgeSpec| Arc::clone(&stage.plan.spec(edge.to).id);
         let freeform = text_edges.last().map(|edge| TextEdge { label: label(edge), to: to(edge) });
         let labels: Vec<String> = edges.iter().map(|edge| label(edge)).collect();
-        // The edge for free text comes last: it leaves the letters to the others.
+        // The edge for free text comes last: so that the others get the letters they want.
         let named = freeform.iter().filter(|edge| !edge.label.is_empty());
         let named = named.map(|edge| (edge.label.as_str(), Arc::clone(&edge.to)));
         let targets = edges.iter().map(|edge| to(edge));
         let mut choices = options(labels.iter().map(String::as_str).zip(targets).chain(named));
         let text_option = freeform.as_ref().map(|edge| {
             let named = if choices.len() > edges.len() { choices.pop() } else { None };
-            let (key, label) = (String::new(), String::new());
-            named.unwrap_or(GateOption { key, label, to: Arc::clone(&edge.to), unavailable: None })
+            named.unwrap_or_else(|| GateOption {
+                key: String::new(),
+                label: String::new(),
+                to: Arc::clone(&edge.to),
+                unavailable: None,
+            })
         });
         let human = node.human();
         let question = Question {

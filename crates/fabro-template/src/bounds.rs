@@ -100,7 +100,9 @@ fn few_items(items: usize) -> Result<(), Error> {
 
 fn check_replace(given: &[Value], _: &Kwargs) -> Result<(), Error> {
     let [value, from, to, ..] = given else { return Ok(()) };
-    let (value, from, to) = (text(value), text(from), text(to));
+    let value = text(value);
+    let from = text(from);
+    let to = text(to);
     let found = value.matches(&*from).count();
     fits(found.checked_mul(to.len()).and_then(|more| more.checked_add(value.len())))
 }

@@ -90,8 +90,9 @@ fn commits(
     stage: Option<&str>,
 ) -> anyhow::Result<Option<(String, String)>> {
     let Some(stage) = stage else {
-        let (from, to) = (all.worktree.base.clone(), all.last().to_owned());
-        return Ok(Some((from, to)).filter(|(from, to)| from != to));
+        let from = &all.worktree.base;
+        let to = all.last();
+        return Ok((from != to).then(|| (from.clone(), to.to_owned())));
     };
     let change = change_of_stage(events, all, stage)?;
     Ok(change.map(|change| (change.from, change.to)))

@@ -31,8 +31,9 @@ pub fn read_reply(body: &str) {
 }
 
 fn read_as(kind: ProviderKind, model: &str, body: &str) {
-    let (name, prefix) = (kind.as_str(), PrefixHash::default());
-    let mut turn = Turn::new(name, model.to_owned(), Pricing::default(), Arc::default(), prefix);
+    let prefix = PrefixHash::default();
+    let price = Pricing::default();
+    let mut turn = Turn::new(kind.as_str(), model.to_owned(), price, Arc::default(), prefix);
     let mut reader = Wire::of(&Provider::new("p", kind), model, None).event_reader();
     let mut parser = Parser::default();
     let mut frames: Vec<_> =
