@@ -103,9 +103,13 @@ impl Workspace {
 
     /// The pages of documentation, by path: those of the root and of `docs`.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (&str, &str)> {
-        let is_page = |path: &str| path.ends_with(".md") && !path.contains("crates/");
+        let is_page = |path: &Path| {
+            let is_here =
+                path.parent().is_some_and(|dir| ["", "docs"].contains(&&*dir.to_string_lossy()));
+            is_here && path.extension().is_some_and(|extension| extension == "md")
+        };
         let files = self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
-        files.filter(move |(path, _)| is_page(path) && !path.starts_with("xtask/"))
+        files.filter(move |(path, _)| is_page(Path::new(path)))
     }
 
     /// The Rust files of one member, by path.

@@ -60,6 +60,12 @@ pub const OUTPUT_PREFIX: &str = "output.";
 pub const CHILD_PREFIX: &str = "child.";
 /// Before a graph attribute's name.
 pub const GRAPH_PREFIX: &str = "graph.";
+/// Before what the engine keeps for itself.
+pub const INTERNAL_PREFIX: &str = "internal.";
+/// Before what a human gate writes.
+pub const GATE_PREFIX: &str = "human.gate.";
+/// Before what a command writes.
+pub const COMMAND_PREFIX: &str = "command.";
 
 #[cfg(test)]
 mod tests {

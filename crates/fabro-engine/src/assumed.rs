@@ -23,9 +23,9 @@ use crate::state::is_main;
 
 /// Keys whose values a dry run knows, besides `outcome` and those that are not empty.
 const KNOWN: [&str; 7] = [
-    "internal.",
-    "graph.",
-    "human.gate.",
+    keys::INTERNAL_PREFIX,
+    keys::GRAPH_PREFIX,
+    keys::GATE_PREFIX,
     keys::CURRENT_NODE,
     keys::LAST_STAGE,
     keys::FAILURE_CLASS,
@@ -33,8 +33,13 @@ const KNOWN: [&str; 7] = [
 ];
 
 /// Keys that simulated stages write, with values that mean nothing.
-const SIMULATED: [&str; 5] =
-    ["command.", keys::RESPONSE_PREFIX, "output.", keys::LAST_RESPONSE, "child."];
+const SIMULATED: [&str; 5] = [
+    keys::COMMAND_PREFIX,
+    keys::RESPONSE_PREFIX,
+    keys::OUTPUT_PREFIX,
+    keys::LAST_RESPONSE,
+    keys::CHILD_PREFIX,
+];
 
 impl Machine {
     /// The selected edge of a dry run, or another one in its place.

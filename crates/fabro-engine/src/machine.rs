@@ -19,6 +19,7 @@ use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState, is_main};
+use crate::transition::GoalGates;
 use crate::{NewBlob, Plan, random, retry, unavailable};
 
 /// A run's state together with its plan: takes inputs, gives events.
@@ -304,17 +305,17 @@ impl Machine {
         if is_main(branch) {
             let main = self.cursor(MAIN)?;
             match self.unmet_gate(main)? {
-                Err(failure) => {
+                GoalGates::Met => {}
+                GoalGates::Failed(failure) => {
                     self.fail_run(failure);
                     return Ok(());
                 }
-                Ok(Some(choice)) => {
+                GoalGates::Retry(choice) => {
                     let visit = main.visits_of(&node.id) + 1;
                     self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
                     self.runnable_lines.push_back(Arc::clone(branch));
                     return Ok(());
                 }
-                Ok(None) => {}
             }
         }
         let visit = self.start_stage(branch, node, None)?;

@@ -233,10 +233,7 @@ impl Machine {
     }
 
     /// The jump that an unmet goal gate asks for at the exit; a failure when it has no target left.
-    pub(crate) fn unmet_gate(
-        &self,
-        cursor: &Cursor,
-    ) -> Result<Result<Option<EdgeChoice>, Failure>, Inconsistent> {
+    pub(crate) fn unmet_gate(&self, cursor: &Cursor) -> Result<GoalGates, Inconsistent> {
         let ended = self.plan.goal_gates().iter().filter_map(|ix| {
             let node = self.plan.spec(*ix);
             cursor.ends.get(&node.id).map(|end| (end, node))
@@ -244,11 +241,11 @@ impl Machine {
         let unmet = ended
             .filter(|(end, _)| !end.status.is_good())
             .min_by_key(|(end, node)| (end.first_rank, &node.id));
-        let Some((end, gate)) = unmet else { return Ok(Ok(None)) };
+        let Some((end, gate)) = unmet else { return Ok(GoalGates::Met) };
         let tripped =
             |failure: &Arc<Failure>| self.circuit_breaker_tripped(cursor, &gate.id, failure);
         if let Some(failure) = end.failure.as_ref().and_then(tripped) {
-            return Ok(Err(failure));
+            return Ok(GoalGates::Failed(failure));
         }
         let Some((_, to)) = self.jump(cursor, &gate.id)? else {
             let message = format!(
@@ -259,9 +256,10 @@ impl Machine {
                 Some(failure) => format!("{message}: {}", failure.message),
                 None => message,
             };
-            return Ok(Err(Failure::new(FailureClass::Deterministic, message).signed(&gate.id)));
+            let failure = Failure::new(FailureClass::Deterministic, message);
+            return Ok(GoalGates::Failed(failure.signed(&gate.id)));
         };
-        Ok(Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new()))))
+        Ok(GoalGates::Retry(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new())))
     }
 
     /// Begins the fan-out of the running parallel stage, again if it failed.
@@ -513,6 +511,16 @@ impl Machine {
         self.runnable_lines.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
         Ok(())
     }
+}
+
+/// What the goal gates say at an exit.
+pub(crate) enum GoalGates {
+    /// All that were visited are met.
+    Met,
+    /// One is not, and the run goes to its retry target.
+    Retry(EdgeChoice),
+    /// One is not, and no retry target is left.
+    Failed(Failure),
 }
 
 fn join_policy(node: &NodeSpec) -> Result<JoinPolicy, Inconsistent> {

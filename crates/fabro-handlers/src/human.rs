@@ -82,6 +82,7 @@ impl Handler for HumanHandler {
         let mut timer = std::pin::pin!(sleep_or_forever(left));
         let cancel = stage.cancel.clone();
         let mut ask = true;
+        let mut invalid = 0;
         loop {
             let asking = async {
                 if ask { self.interviewer.ask(&gate.question).await } else { pending().await }
@@ -133,7 +134,13 @@ impl Handler for HumanHandler {
                 Ok(answer) => answer,
                 Err(no_match) => {
                     warn(&stage.reporter, "gate", no_match.to_string()).await;
-                    let Some(inbox_id) = inbox_id else { continue };
+                    let Some(inbox_id) = inbox_id else {
+                        invalid += 1;
+                        if invalid < MAX_INVALID {
+                            continue;
+                        }
+                        return StageEnd::Suspended(PauseReason::Human);
+                    };
                     // Asked again, the gate takes another answer in place of this one.
                     let asked = vec![gate.asked(deadline_ms).into()];
                     match stage.reporter.record(asked, Vec::new(), vec![inbox_id]).await {
@@ -149,6 +156,10 @@ impl Handler for HumanHandler {
         }
     }
 }
+
+/// How many invalid answers an interviewer may give to one question: one that gives no other would be
+/// asked forever.
+const MAX_INVALID: u32 = 100;
 
 /// Records what was chosen; `None` when another answer won the race, which the mailbox brings.
 async fn settle(

@@ -1,11 +1,10 @@
 //! Background drivers.
 
 use std::fs;
-use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fabro_store::Store;
 use fabro_types::RunId;
@@ -15,6 +14,10 @@ use crate::prepare::prepare_dir;
 
 /// How often to check whether the driver has started.
 const PERIOD: Duration = Duration::from_millis(10);
+
+/// How long a driver may take until its first record. It waits for the store while other processes
+/// write to it.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The file of a run's directory that a background driver writes its stderr to.
 pub(crate) const DRIVER_LOG: &str = "driver.log";
@@ -36,22 +39,33 @@ pub(crate) async fn start_driver(
         message: format!("{} cannot be written: {error}", path.display()),
     })?;
     driver.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-    let mut child = driver.spawn().map_err(|error| not_started(&error))?;
+    let mut child = driver.spawn().map_err(|error| RunError::Background {
+        message: format!("the background process cannot be started: {error}"),
+    })?;
+    let started = Instant::now();
     loop {
         // Before the log is read, so that the last commit of a driver that ended is seen.
-        let ended = child.try_wait().map_err(|error| not_started(&error))?;
+        let ended = child.try_wait().map_err(|error| RunError::Background {
+            message: format!("the background process {} is lost: {error}", child.id()),
+        })?;
         if store.last_seq(run).await? > last || step_started(run_dir) != step {
             return Ok(None);
         }
         if ended.is_some() {
             return Ok(ended);
         }
+        if started.elapsed() > PATIENCE {
+            let message = format!(
+                "the background process {} has recorded nothing within {} s: it may still do so; {} \
+                 has what it says",
+                child.id(),
+                PATIENCE.as_secs(),
+                path.display()
+            );
+            return Err(RunError::Background { message });
+        }
         tokio::time::sleep(PERIOD).await;
     }
-}
-
-fn not_started(error: &io::Error) -> RunError {
-    RunError::Background { message: format!("the background process cannot be started: {error}") }
 }
 
 /// When the first preparation step last started; it truncates its log then.

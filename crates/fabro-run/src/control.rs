@@ -321,10 +321,15 @@ pub async fn fork(
     let (set, blobs) = context_patch(store, from, set).await?;
     let id = new_run_id();
     let mut copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
-    fork_worktree(&mut copied, id).await?;
+    let branch = fork_worktree(&mut copied, id).await?;
     let batch = Batch { blobs: &blobs, ..Batch::of(&copied) };
-    with_lease(store, id, async |lease| Ok(store.append_leased(lease, id, 0, &batch).await?))
-        .await?;
+    let append = async |lease| Ok(store.append_leased(lease, id, 0, &batch).await?);
+    if let Err(error) = with_lease(store, id, append).await {
+        if let Some(branch) = branch {
+            branch.remove().await;
+        }
+        return Err(error);
+    }
     Ok(ForkPoint { id, stage: at.stage })
 }
 

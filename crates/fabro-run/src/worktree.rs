@@ -208,16 +208,34 @@ fn is_forked(events: &[Event]) -> bool {
     last.is_some_and(|event| matches!(event.entry.body, EventBody::CheckpointForked(_)))
 }
 
+/// The branch of a fork of a run.
+pub(crate) struct ForkedBranch {
+    worktree: Worktree,
+    commit: String,
+}
+
+impl ForkedBranch {
+    /// Removes it: the fork could not be recorded, whose error is the one that counts.
+    pub(crate) async fn remove(self) {
+        let _ = self.worktree.remove_branch(&self.commit).await;
+    }
+}
+
 /// Gives a fork of a run a worktree and a branch of its own, the branch at the commit of the stage.
+/// `None` where the run has no worktree.
 ///
 /// # Errors
 ///
 /// Git failed: the repository or the commit is gone.
-pub(crate) async fn fork_worktree(copied: &mut [Event], run: RunId) -> Result<(), RunError> {
-    let Some((first, rest)) = copied.split_first_mut() else { return Ok(()) };
-    let EventBody::RunCreated(created) = &mut first.entry.body else { return Ok(()) };
+pub(crate) async fn fork_worktree(
+    copied: &mut [Event],
+    run: RunId,
+) -> Result<Option<ForkedBranch>, RunError> {
+    let not_created = || RunError::NotCreated { run };
+    let (first, rest) = copied.split_first_mut().ok_or_else(not_created)?;
+    let EventBody::RunCreated(created) = &mut first.entry.body else { return Err(not_created()) };
     let created: &mut CreatedRun = Arc::make_mut(created);
-    let Some(record) = &mut created.worktree else { return Ok(()) };
+    let Some(record) = &mut created.worktree else { return Ok(None) };
     let old = top(Path::new(&created.work_dir), record);
     let runs_dir = old.ancestors().nth(2).unwrap_or(&old);
     let dir = runs_dir.join(run.to_string()).join(WORKTREE);
@@ -226,9 +244,11 @@ pub(crate) async fn fork_worktree(copied: &mut [Event], run: RunId) -> Result<()
     let commit = last_commit(rest.iter(), record);
     let make = async {
         let worktree = worktree(record, &dir, run, &GitSettings::default()).await?;
-        worktree.make_branch(commit).await
+        worktree.make_branch(commit).await?;
+        Ok(worktree)
     };
-    Ok(make.await.map_err(|error| no_worktree(&error))?)
+    let worktree = make.await.map_err(|error| no_worktree(&error))?;
+    Ok(Some(ForkedBranch { worktree, commit: commit.to_owned() }))
 }
 
 /// Commits what each stage changed.

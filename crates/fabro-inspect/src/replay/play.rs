@@ -163,7 +163,10 @@ fn new_run(created: &CreatedRun, own: &Bundle, other: &Bundle) -> Result<NewRun,
         created.goal.clone()
     };
     // What the caller put into the context, besides what follows from the workflow.
-    let context = created.context.iter().filter(|(key, _)| key.starts_with("internal."));
+    let context = created
+        .context
+        .iter()
+        .filter(|(key, _)| key.starts_with(fabro_engine::keys::INTERNAL_PREFIX));
     let context = context.map(|(key, value)| (key.clone(), Arc::clone(value)));
     Ok(NewRun {
         goal,

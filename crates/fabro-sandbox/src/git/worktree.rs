@@ -186,6 +186,16 @@ impl Worktree {
         Ok(())
     }
 
+    /// Removes the branch again, if it is at this commit: the run is not there after all.
+    ///
+    /// # Errors
+    ///
+    /// Git failed.
+    pub async fn remove_branch(&self, commit: &str) -> Result<(), GitError> {
+        self.run(&self.common, "update-ref", &["-d", &self.branch, commit]).await?;
+        Ok(())
+    }
+
     /// Makes the worktree where it is missing, and gives the files the state of a commit; with
     /// `keep_files` those of a worktree that is whole stay as they are. What would be lost is kept under a
     /// reference of its own. Files that git ignores, and excluded ones, stay.
