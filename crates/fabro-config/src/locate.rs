@@ -70,6 +70,7 @@ impl RunFile {
             agent: self.config.agent.clone().resolved(self.dir(), home)?,
             on_unavailable: self.config.on_unavailable,
             retry_unavailable: self.config.retry_unavailable,
+            hooks: self.config.hooks.clone(),
             providers: self.config.providers.clone(),
             models: self.config.models.clone(),
             defaults: RunDefaults::default(),

@@ -287,7 +287,8 @@ impl Reader {
             if self.errors == errors {
                 self.check_item(name, pattern, item, &mut entry);
             }
-            if self.errors == errors {
+            // One without effect was reported, and is empty now.
+            if self.errors == errors && !entry.is_empty() {
                 tables.push(Value::Object(entry));
             }
         }

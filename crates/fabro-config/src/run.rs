@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
 use crate::git::GitSettings;
+use crate::hooks::Hook;
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::schema::RUN_FILE;
@@ -40,6 +41,8 @@ pub struct RunConfig {
     pub git: GitSettings,
     /// `run.artifacts`: which files are kept besides those of test tools, and which are not.
     pub artifacts: ArtifactPatterns,
+    /// `run.hooks`: what is run or requested at events.
+    pub hooks: Vec<Hook>,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
@@ -138,6 +141,7 @@ pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>
         execution: Execution::take(&mut checked),
         git: GitSettings::take(&mut checked),
         artifacts: ArtifactPatterns::take(&mut checked),
+        hooks: checked.take("/run/hooks"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),
     };

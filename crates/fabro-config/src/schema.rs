@@ -65,6 +65,7 @@ pub(crate) enum Kind {
     Tables,
 }
 
+use crate::hooks::EVENT_NAMES;
 use crate::tools::SearchProvider;
 use Kind::{
     Arguments, Bool, Command, Count, Date, Duration, Env, Goal, Headers, Hosts, Hours, Inputs,
@@ -115,6 +116,20 @@ const COMMON: &[Setting] = &[
     ("run.model.script", String),
     ("run.on_unavailable", Word(&["pause", "fail"])),
     ("run.retry_unavailable", Duration),
+    ("run.hooks", Tables),
+    ("run.hooks.name", String),
+    ("run.hooks.id", String),
+    ("run.hooks.event", Word(EVENT_NAMES)),
+    ("run.hooks.type", Word(&["command", "http"])),
+    ("run.hooks.command", Command),
+    ("run.hooks.script", String),
+    ("run.hooks.url", Url),
+    ("run.hooks.headers", Headers),
+    ("run.hooks.matcher", String),
+    ("run.hooks.blocking", Bool),
+    ("run.hooks.timeout", Duration),
+    ("run.hooks.timeout_ms", Count(1)),
+    ("run.hooks.on_error", Word(&["proceed", "block"])),
     ("run.agent.permissions", Word(&["read-only", "read-write", "full"])),
     ("run.agent.max_turns", SmallCount(1)),
     ("run.agent.web_allow", Hosts),

@@ -48,6 +48,7 @@ impl Reader {
                 }
                 self.needs(name, "step", &["script"], node, section);
             }
+            "run.hooks" => self.hook(name, node, section),
             "run.agent.tools" => self.http_tool(name, node, section),
             "models.NAME.prices" => {
                 self.needs(name, "price", &["input_cost", "output_cost"], node, section);
@@ -141,7 +142,7 @@ fn with_arguments(section: &mut Section) {
 }
 
 /// A command as a shell script: an array is quoted word by word.
-fn shell_command(command: &Value) -> String {
+pub(crate) fn shell_command(command: &Value) -> String {
     let Some(words) = command.as_array() else {
         return command.as_str().unwrap_or_default().to_owned();
     };

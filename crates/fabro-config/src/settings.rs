@@ -10,6 +10,7 @@ use crate::agent::AgentSettings;
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::git::GitSettings;
+use crate::hooks::{Hook, joined};
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::review::SettingsFile;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub on_unavailable: Option<OnUnavailable>,
     /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// `run.hooks`: what is run or requested at events, the weakest settings first.
+    pub hooks: Vec<Hook>,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
@@ -106,7 +109,7 @@ pub struct ModelSettings {
 impl Settings {
     /// These settings, completed from weaker ones. A provider belongs to the model named beside it:
     /// the weaker one's is taken only when the name is taken from there too. Providers and models
-    /// are taken as a whole, by name; settings of agents one by one.
+    /// are taken as a whole, by name; settings of agents one by one; hooks of both are run.
     #[must_use]
     pub fn or(self, weaker: Self) -> Self {
         let strong = self.model;
@@ -131,6 +134,7 @@ impl Settings {
             agent: self.agent.or(weaker.agent),
             on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
+            hooks: joined(weaker.hooks, self.hooks),
             providers,
             models,
             defaults: self.defaults.or(weaker.defaults),
@@ -155,6 +159,7 @@ fn parse_with(text: &str, schema: Schema) -> Result<(Settings, Vec<Diagnostic>),
         agent: checked.take("/run/agent"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
+        hooks: checked.take("/run/hooks"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),
     };

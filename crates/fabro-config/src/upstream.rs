@@ -20,11 +20,9 @@ pub(crate) enum Handling {
     Lost(&'static str, &'static str),
     /// The file is refused, for a run without it would be dangerous. Why, and what to do.
     Refused(&'static str, &'static str),
-    /// A list of hooks, of which some are guards.
-    Hooks,
 }
 
-use Handling::{Hooks, Lost, NoEffect, Refused, Same};
+use Handling::{Lost, NoEffect, Refused, Same};
 
 const DESCRIBES: &str = "it describes, and no run depends on it";
 const OTHER_PROVIDER: &str = "it belongs to another sandbox provider";
@@ -85,7 +83,9 @@ const UPSTREAM: &[(&str, Handling)] = &[
     ("run.sandbox.stop_on_terminal", NoEffect(OTHER_PROVIDER)),
     ("environments", NoEffect("it is used only by `run.environment`")),
     // What is lost.
-    ("run.hooks", Hooks),
+    ("run.hooks.sandbox", Lost("hooks run on this machine, in the working directory, not in a sandbox", "set it to false if they may")),
+    ("run.hooks.tls", Lost("certificates are always verified", "remove it")),
+    ("run.hooks.allowed_env_vars", NoEffect("headers name their variables as `$NAME`")),
     ("run.pull_request", Lost("no pull request is opened", "open one in a command stage before the exit, with `gh pr create`")),
     ("run.checkpoint", Lost("files are committed after each stage only in a worktree", "set `run.git.worktree = true`, and `run.git.exclude` for files that are not committed")),
     ("run.notifications", Lost("no message is sent", IN_A_STAGE)),
@@ -102,6 +102,7 @@ const UPSTREAM: &[(&str, Handling)] = &[
     ("run.model.controls", Lost("requests have the defaults of the model", "set `reasoning_effort` and `speed` on nodes, or in the model stylesheet")),
     ("run.sandbox.local.worktree_mode", Lost("stages change the files of the working directory itself, not of a worktree", "set `run.git.worktree = true`")),
     // What must not be passed over.
+    ("run.hooks.prompt", Refused("a hook runs a command or sends a request", "ask the model in a script or in a stage")),
     ("run.sandbox.devcontainer", Refused("scripts would run on this machine, not in the container", "start fabro in the container, and remove this setting")),
     ("run.environment", Refused("scripts would run on this machine, without the isolation it asks for", "start fabro in that environment, and remove this setting")),
     ("run.working_dir", Refused("scripts would run in the directory where the run is started", "remove it, and start the run in that directory")),
@@ -138,41 +139,7 @@ impl Reader {
                 let message = format!("`{full}` is not supported: {why}");
                 self.diagnostics.push(Diagnostic::error(RULE, at, message).with_fix(fix));
             }
-            Hooks => match node.get_ref() {
-                DeValue::Array(hooks) => hooks.iter().for_each(|hook| self.hook(full, hook)),
-                _ => self.hook(full, node),
-            },
         }
-    }
-
-    /// A hook is not run. One that is asked before a tool call may forbid it: without it, everything
-    /// would be allowed.
-    fn hook(&mut self, full: &str, hook: &Node<'_>) {
-        if is_off(hook) {
-            return;
-        }
-        let table = hook.get_ref().as_table();
-        let text = |key: &str| table.and_then(|table| table.get(key)?.get_ref().as_str());
-        let name = match text("name").or_else(|| text("id")) {
-            Some(name) => format!(" `{name}`"),
-            None => String::new(),
-        };
-        let at = span(hook.span());
-        let event = text("event").unwrap_or("an event");
-        let blocks = table.and_then(|table| table.get("blocking")?.get_ref().as_bool());
-        if event == "pre_tool_use" && blocks != Some(false) {
-            self.errors += 1;
-            let message = format!(
-                "the hook{name} of `{full}` is not supported: it would check tool calls, and without it all are allowed"
-            );
-            let fix = "remove it, and limit agents with `permissions` and `tools`";
-            self.diagnostics.push(Diagnostic::error(RULE, at, message).with_fix(fix));
-            return;
-        }
-        let message =
-            format!("the hook{name} of `{full}` has no effect: nothing is run at `{event}`");
-        let fix = "run its command in a command stage";
-        self.diagnostics.push(Diagnostic::warning(RULE, at, message).with_fix(fix));
     }
 
     /// Reports `{{ env.NAME }}` in a value where it stays text.
@@ -206,7 +173,9 @@ fn first_interpolation(value: &serde_json::Value) -> Option<&str> {
 fn is_off(node: &Node<'_>) -> bool {
     match node.get_ref() {
         DeValue::Boolean(is_on) => !is_on,
-        DeValue::String(text) => ["never", "none", "off", "", "."].contains(&text.as_ref()),
+        DeValue::String(text) => {
+            ["never", "none", "off", "verify", "", "."].contains(&text.as_ref())
+        }
         DeValue::Array(items) => items.is_empty(),
         DeValue::Table(table) => {
             let enabled = table.get("enabled").and_then(|node| node.get_ref().as_bool());

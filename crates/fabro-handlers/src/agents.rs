@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_config::AgentSettings;
+use fabro_engine::Stage;
 use fabro_llm::{Catalog, RequestPolicy};
 use fabro_redact::Redactor;
-use fabro_tools::{ToolSet, WorkflowContext};
-use fabro_types::Permissions;
+use fabro_tools::{CallGuard, ToolSet, WorkflowContext};
+use fabro_types::{Failure, Permissions};
 
 /// What the agents of a run are given and may do, where their nodes do not say.
 #[derive(Clone)]
@@ -22,6 +23,8 @@ pub struct Agents {
     pub asking: Option<RequestPolicy>,
     /// Knows the secrets that must not be recorded.
     pub redactor: Redactor,
+    /// Is asked before stages begin and tools are called.
+    pub guard: Option<Arc<dyn Guard>>,
     /// Gives them their tools.
     pub toolbox: Arc<dyn Toolbox>,
     /// The environment of agents that are other programs.
@@ -38,11 +41,26 @@ impl Default for Agents {
             catalog: Arc::new(Catalog::builtin()),
             asking: None,
             redactor: Redactor::default(),
+            guard: None,
             toolbox: Arc::new(NoTools),
             backend_env: Vec::new(),
             backend_keys: Vec::new(),
         }
     }
+}
+
+/// Is asked before something happens that it may forbid.
+#[async_trait]
+pub trait Guard: Send + Sync {
+    /// Asks whether a stage of any kind may do its work.
+    ///
+    /// # Errors
+    ///
+    /// It may not: the failure that it ends with.
+    async fn stage(&self, stage: &Stage) -> Result<(), Failure>;
+
+    /// What is asked before the calls of tools of this stage's agent; `None` when they need not be.
+    fn calls(&self, stage: &Stage) -> Option<Arc<dyn CallGuard>>;
 }
 
 /// Puts together the tools of an agent.

@@ -124,6 +124,11 @@ impl Handler for Registry {
     }
 
     async fn execute(&self, stage: Stage) -> StageEnd {
+        if let Some(guard) = &self.llm.agents.guard
+            && let Err(failure) = guard.stage(&stage).await
+        {
+            return failure.into();
+        }
         let kind = stage.spec().kind;
         let Some(handler) = self.handler(kind) else {
             let message = format!("no handler runs nodes of type {}", kind.as_str());

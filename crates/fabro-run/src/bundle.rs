@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_blob::BlobStore;
-use fabro_config::{AgentSettings, ArtifactPatterns, GitSettings, ProviderSettings};
+use fabro_config::{AgentSettings, ArtifactPatterns, GitSettings, Hook, ProviderSettings};
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
 use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnUnavailable};
@@ -73,6 +73,9 @@ pub struct RunSettings {
     /// What the run does with git.
     #[serde(skip_serializing_if = "GitSettings::is_empty")]
     pub git: GitSettings,
+    /// What is run or requested at events.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
     /// Which files are kept.
     #[serde(skip_serializing_if = "ArtifactPatterns::is_empty")]
     pub artifacts: ArtifactPatterns,

@@ -77,6 +77,7 @@ mod error;
 mod family;
 mod gates;
 mod goal;
+mod hooks;
 mod lease;
 mod model_names;
 mod model_test;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use fabro_config::{McpTransport, expand_variables};
+use fabro_config::{Hook, HookEvent, McpTransport, expand_variables};
 use fabro_engine::{
     Backend, Language, LlmSpec, NodeBody, NodeSpec, OnFailure, Plan, RunState,
     pauses_when_unavailable,
@@ -61,6 +61,19 @@ fn unused_servers(settings: &RunSettings, plan: &Plan, reached: &Reached) -> Opt
         format!(
             "no agent of the workflow may use the MCP server {} (permissions=full allows it)",
             names.join(", ")
+        )
+    })
+}
+
+/// Says that a hook would check the tool calls of an agent that is another program, and cannot.
+fn unguarded(settings: &RunSettings, spec: &NodeSpec) -> Option<String> {
+    let is_guard = |hook: &&Hook| hook.event == HookEvent::PreToolUse && hook.blocking;
+    let guard = settings.hooks.iter().find(is_guard)?;
+    let is_own = spec.llm().is_none_or(|llm| llm.backend == Backend::Api);
+    let name = guard.name.as_deref().unwrap_or("pre_tool_use");
+    (!is_own).then(|| {
+        format!(
+            "another program calls the tools of this agent, and the hook `{name}` cannot check that"
         )
     })
 }
@@ -279,6 +292,11 @@ impl<'a> Preflight<'a> {
                     .with_fix(missing.fix)
                 });
             }
+            findings.extend(unguarded(self.settings, spec).map(|message| {
+                let fix = "use a model of a provider for this node, or set `blocking = false` to be told only";
+                let message = format!("`{}`: {message}", node.id);
+                Diagnostic::error("unguarded", node.span, message).with_fix(fix)
+            }));
             if spec.kind == NodeKind::ManagerLoop && *depth < MAX_SUB_WORKFLOW_DEPTH {
                 let child = bundle.child(node)?;
                 let plan = child.plan()?;

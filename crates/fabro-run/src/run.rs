@@ -28,6 +28,7 @@ use crate::answers::{
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::control::cancel_as_requested;
 use crate::family::{cancel_family, end_leftover_processes};
+use crate::hooks::{About, Blocking, Deliveries, runners};
 use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
@@ -166,6 +167,9 @@ impl Run {
         let mut warnings = unknown_gates(&settings, &bundle, plan.workflow())?;
         let mut worktree = None;
         let mut work_dir = spec.work_dir;
+        if dry_run && !settings.hooks.is_empty() {
+            warnings.push("this is a dry run: its hooks are not run".to_owned());
+        }
         if !dry_run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
@@ -520,15 +524,22 @@ impl Run {
         fabro_sandbox::record_processes(RUN_ID_VARIABLE, &all_runs);
         let warn = Arc::clone(&services.warn);
         let files = Arc::new(StatusFiles::new(all_runs, move |text| warn(text)));
-        let sink: Arc<dyn EventSink> =
-            Arc::new(vec![Arc::clone(&files) as _, Arc::clone(&services.sink)]);
+        let hooks = self.hooks(&services)?;
+        let mut sinks: Vec<Arc<dyn EventSink>> =
+            vec![Arc::clone(&files) as _, Arc::clone(&services.sink)];
+        sinks.extend(hooks.deliveries.clone().map(|it| it as _));
+        let sink: Arc<dyn EventSink> = Arc::new(sinks);
         let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);
         let used = self.used_answers().await?;
-        let registry = builder.registry(id, &used, &services, Arc::clone(&sink))?;
+        let guard = hooks.blocking.clone().map(|it| it as _);
+        let registry = builder.registry(id, &used, &services, Arc::clone(&sink), guard)?;
         let mut handler: Arc<dyn Handler> = registry;
         if !self.is_new() || prepare_dir(&run_dir).exists() {
             end_leftover_processes(&*self.store, id).await?;
             files.catch_up(&self.events);
+            if let Some(deliveries) = &hooks.deliveries {
+                deliveries.catch_up(&self.events);
+            }
         }
         let git = &self.settings.git;
         let worktree = restored_worktree(&self.state, &self.events, git, &services.warn).await?;
@@ -538,7 +549,8 @@ impl Run {
         }
         // The log is not needed any more, and may be large.
         self.events = Vec::new();
-        let Some(first) = self.first_input(&run_dir, &services.interrupt).await? else {
+        let blocking = hooks.blocking.as_deref();
+        let Some(first) = self.first_input(&run_dir, blocking, &services.interrupt).await? else {
             return Ok(RunEnd::Stopped);
         };
         let state = std::mem::replace(&mut self.state, RunState::new(id));
@@ -554,6 +566,9 @@ impl Run {
         let end = fabro_engine::drive(machine, first, world).await;
         // Those of the last stages: this process may exit next.
         fabro_sandbox::marks_ended().await;
+        if let Some(deliveries) = hooks.deliveries {
+            deliveries.finish().await;
+        }
         Ok(end?)
     }
 
@@ -564,11 +579,28 @@ impl Run {
         used_answers_of_family(&*self.store, self.id(), &self.events).await
     }
 
+    /// The hooks of the run. A dry run has none.
+    fn hooks(&self, services: &RunServices) -> Result<Hooks, SetupError> {
+        let created = self.state.created.as_ref();
+        let Some(created) = created.filter(|_| !self.dry_run && !self.settings.hooks.is_empty())
+        else {
+            return Ok(Hooks::default());
+        };
+        let redactor = ServiceBuilder::new(&self.settings).redactor();
+        let all = runners(&self.settings, &redactor)?;
+        let about = About::new(self.id(), created);
+        let RunServices { warn, interrupt, .. } = services;
+        let deliveries = Deliveries::start(&all, &about, &self.run_dir, warn, interrupt);
+        let blocking = Blocking::new(&all, about, Arc::clone(warn));
+        Ok(Hooks { blocking, deliveries })
+    }
+
     /// The input that the machine starts with, after the preparation steps of a new run; `None`
     /// when they were interrupted.
     async fn first_input(
         &self,
         run_dir: &Path,
+        blocking: Option<&Blocking>,
         interrupt: &CancellationToken,
     ) -> Result<Option<Input>, RunError> {
         if !self.is_new() {
@@ -576,6 +608,15 @@ impl Run {
         }
         if self.dry_run {
             return Ok(Some(Input::Start));
+        }
+        if let (Some(blocking), Some(created)) = (blocking, &self.state.created) {
+            let asked = blocking.run_start(created, interrupt).await;
+            if interrupt.is_cancelled() {
+                return Ok(None);
+            }
+            if let Err(failure) = asked {
+                return Ok(Some(Input::Abort { failure }));
+            }
         }
         let work_dir = self.state.created.as_ref().map(|run| run.work_dir.clone());
         let work_dir = work_dir.unwrap_or_default();
@@ -607,6 +648,13 @@ impl Run {
     fn has_sub_workflows(&self) -> bool {
         self.plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop)
     }
+}
+
+/// What the hooks of a run take part in.
+#[derive(Default)]
+struct Hooks {
+    blocking: Option<Arc<Blocking>>,
+    deliveries: Option<Arc<Deliveries>>,
 }
 
 /// The stage failures that the end of a run, or its pause, names.

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use crate::{BundledChildren, RunSettings};
 use fabro_config::{
-    ArtifactPatterns, McpServer, McpTransport, WebSearchSettings, expand_variables,
+    ArtifactPatterns, HookAction, McpServer, McpTransport, WebSearchSettings, expand_variables,
 };
 use fabro_events::EventSink;
 use fabro_external_agents::CliAgent;
 use fabro_gate::{AutoApprove, Chain, Interviewer};
-use fabro_handlers::{Agents, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox};
+use fabro_handlers::{
+    Agents, Guard, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox,
+};
 use fabro_llm::{Fallback, ModelSource, RequestPolicy, Script, SimulatedModel, Unconfigured};
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::artifacts::Rules;
@@ -23,6 +25,7 @@ use fabro_types::RunId;
 
 use crate::SetupError;
 use crate::answers::{UsedAnswers, prepared_answers};
+use crate::hooks::runners;
 use crate::models::{catalog, client};
 use crate::run_services::RunServices;
 use crate::secrets::{expand_env, variable};
@@ -101,14 +104,17 @@ impl<'s> ServiceBuilder<'s> {
         used: &UsedAnswers,
         services: &RunServices,
         sink: Arc<dyn EventSink>,
+        guard: Option<Arc<dyn Guard>>,
     ) -> Result<Arc<Registry>, SetupError> {
         let settings = self.settings;
+        let agents =
+            Agents { guard, ..self.agents(Some(run), self.redactor(), services.logins.clone())? };
         Ok(Registry::new(Services {
             exec: (!self.dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
             env: settings.env.clone().into_iter().collect(),
             models: self.models()?,
             defaults: settings.model_defaults(),
-            agents: self.agents(Some(run), self.redactor(), services.logins.clone())?,
+            agents,
             interviewer: self.interviewer(used, Arc::clone(&services.interviewer))?,
             children: Arc::new(BundledChildren),
             artifacts: Some(artifact_rules(&settings.artifacts)?),
@@ -138,6 +144,7 @@ impl<'s> ServiceBuilder<'s> {
         self.agents(None, Redactor::default(), None)?;
         artifact_rules(&self.settings.artifacts)?;
         prepared_answers(self.settings, &UsedAnswers::new())?;
+        runners(self.settings, &Redactor::default())?;
         Ok(())
     }
 
@@ -164,6 +171,7 @@ impl<'s> ServiceBuilder<'s> {
             catalog: Arc::new(catalog(&settings.models)),
             asking: self.request_policy(),
             redactor,
+            guard: None,
             toolbox,
             backend_env: backend_env(text_variables(), env),
             backend_keys: backend_keys(settings, text_variables()),
@@ -205,6 +213,11 @@ impl<'s> ServiceBuilder<'s> {
         for tool in &settings.agent.tools {
             secrets.extend(secret_references(&tool.headers));
         }
+        for hook in &settings.hooks {
+            if let HookAction::Http { headers, .. } = &hook.action {
+                secrets.extend(secret_references(headers));
+            }
+        }
         Redactor::new(secrets)
     }
 
@@ -232,6 +245,11 @@ pub(crate) fn artifact_rules(patterns: &ArtifactPatterns) -> Result<Rules, Setup
         .map_err(|error| SetupError::new(format!("`run.artifacts`: {error}"), "fix the pattern"))
 }
 
+/// The environment of hooks that are commands, without the variables of an event.
+pub(crate) fn hook_env(settings: &RunSettings) -> Vec<(String, String)> {
+    agent_env(text_variables(), settings.env.clone())
+}
+
 /// The values that refer to a variable of the environment, with the bare token of each header:
 /// `Bearer TOKEN` is as secret as `TOKEN`.
 fn secret_references<'v>(
@@ -253,7 +271,7 @@ fn secret_references<'v>(
 
 /// Values of settings with `$NAME` replaced by the value from the environment. `owner` names the
 /// setting for messages.
-fn expand_all<'v, C: FromIterator<(String, String)>>(
+pub(crate) fn expand_all<'v, C: FromIterator<(String, String)>>(
     owner: &str,
     values: impl IntoIterator<Item = (&'v String, &'v String)>,
 ) -> Result<C, SetupError> {

@@ -251,6 +251,7 @@ fn merged_settings(
         on_unavailable: configured.on_unavailable,
         retry_unavailable: configured.retry_unavailable,
         git,
+        hooks: configured.hooks,
         artifacts: config.artifacts.or(configured.defaults.artifacts),
         models: configured.models,
         fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },

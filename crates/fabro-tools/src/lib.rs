@@ -82,5 +82,5 @@ pub use limit::Limits;
 pub use patch::{Change, Hunk, Line, Patch, PatchError};
 pub use set::ToolSet;
 pub use shell::Shell;
-pub use tool::{Call, Output, Tool};
+pub use tool::{Call, CallGuard, Output, Tool};
 pub use workflow::{AppendError, WorkflowContext, append_workflow_context, get_workflow_context};

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limit::Limits;
 use crate::schema::Schema;
-use crate::tool::{Call, Output, Tool};
+use crate::tool::{Call, CallGuard, Output, Tool};
 
 /// The tools of an agent, by name.
 ///
@@ -25,6 +25,7 @@ pub struct ToolSet {
     redactor: Redactor,
     limits: Limits,
     known: KnownFiles,
+    guard: Option<Arc<dyn CallGuard>>,
 }
 
 struct Entry {
@@ -61,6 +62,11 @@ impl ToolSet {
     /// Cuts every output to so many characters, where that is less than its [`Limits`] leave.
     pub fn bounded(self, chars: usize) -> Self {
         Self { limits: self.limits.bounded(chars), ..self }
+    }
+
+    /// Asks this before every call that is permitted and has valid arguments.
+    pub fn with_guard(self, guard: Arc<dyn CallGuard>) -> Self {
+        Self { guard: Some(guard), ..self }
     }
 
     /// Only the tools of these names. Unknown names are ignored; compare with [`names`](Self::names).
@@ -139,7 +145,17 @@ impl ToolSet {
     ) -> Output {
         let none = Value::Object(Map::new());
         let mut output = match self.prepare(name, arguments, &none, permissions) {
-            Ok((tool, arguments)) => tool.call(Call { id, arguments, context, cancel }).await,
+            Ok((tool, arguments)) => {
+                let call = Call { id, arguments, context, cancel };
+                let refusal = match &self.guard {
+                    Some(guard) => guard.refusal(name, call).await,
+                    None => None,
+                };
+                match refusal {
+                    Some(refusal) => Output::error(refusal),
+                    None => tool.call(call).await,
+                }
+            }
             Err(problem) => Output::error(problem),
         };
         // Not before: the agent gets nothing of a dropped call.

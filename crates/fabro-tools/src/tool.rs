@@ -43,6 +43,15 @@ pub trait Tool: Send + Sync {
     async fn call(&self, call: Call<'_>) -> Output;
 }
 
+/// Is asked before each call of the tools of an agent.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
+#[async_trait]
+pub trait CallGuard: Send + Sync {
+    /// Why this tool may not be called so, for the model; `None` when it may.
+    async fn refusal(&self, tool: &str, call: Call<'_>) -> Option<String>;
+}
+
 /// One call of a tool.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {

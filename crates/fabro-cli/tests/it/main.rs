@@ -9,6 +9,7 @@ mod damage;
 mod documented;
 mod dumps;
 mod gates;
+mod hooks;
 mod limits;
 mod lists;
 mod logs;

@@ -17,7 +17,7 @@ FROM = "{{ env.HOME }}"
 [[run.prepare.steps]]
 script = "echo prepared > prepared"
 "#;
-const LOST: &str = "[run.pull_request]\nenabled = true\n[[run.hooks]]\nevent = \"run_complete\"\nscript = \"./tell.sh\"\n";
+const LOST: &str = "[run.pull_request]\nenabled = true\n[[run.hooks]]\nevent = \"sandbox_cleanup\"\nscript = \"./tell.sh\"\n";
 const WORKFLOW: &str = "digraph W { start -> a -> exit [condition=\"outcome=success\"]; a [shape=parallelogram, script=\"(echo {{ goal }} $FROM; cat prepared) > out\"] }";
 
 #[test]
@@ -66,13 +66,13 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
        |
        = help: open one in a command stage before the exit, with `gh pr create`
 
-    warning[upstream-setting]: the hook of `run.hooks` has no effect: nothing is run at `run_complete`
+    warning[upstream-setting]: the hook of `run.hooks` has no effect: nothing happens at `sandbox_cleanup`
       --> .fabro/project.toml:15:1
        |
     15 | [[run.hooks]]
        | ^^^^^^^^^^^^^
        |
-       = help: run its command in a command stage
+       = help: use `run_start`, `run_complete` and `run_failed`
 
     2 files checked: 2 warnings
     ");
@@ -81,18 +81,18 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
     exit 0
     ── stderr
     DIR/.fabro/project.toml:13:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
-    DIR/.fabro/project.toml:15:1: warning: the hook of `run.hooks` has no effect: nothing is run at `run_complete` (run its command in a command stage)
+    DIR/.fabro/project.toml:15:1: warning: the hook of `run.hooks` has no effect: nothing happens at `sandbox_cleanup` (use `run_start`, `run_complete` and `run_failed`)
     ");
     assert_snapshot!(project.run(&["doctor", "--from-upstream", "."]), @r"
     exit 1
     ── stdout
     .fabro/project.toml
-      ✓ understood: project.directory, run.goal, run.inputs, run.sandbox.env, run.prepare.steps.script, run.prepare.steps
+      ✓ understood: project.directory, run.goal, run.inputs, run.sandbox.env, run.prepare.steps.script, run.prepare.steps, run.hooks.event, run.hooks.script, run.hooks
       · 3:1 project.name: it describes, and no run depends on it
       ! 13:6 `run.pull_request` has no effect: no pull request is opened
           help: open one in a command stage before the exit, with `gh pr create`
-      ! 15:1 the hook of `run.hooks` has no effect: nothing is run at `run_complete`
-          help: run its command in a command stage
+      ! 15:1 the hook of `run.hooks` has no effect: nothing happens at `sandbox_cleanup`
+          help: use `run_start`, `run_complete` and `run_failed`
     w.fabro
       ✓ understood
     2 files: 2 losses

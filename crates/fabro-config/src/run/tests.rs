@@ -128,6 +128,18 @@ fn the_words_of_the_schema_are_those_of_the_types() {
                 None if name == "run.agent.mcp.NAME.type" => {
                     format!("_version = 1\n{name} = '{word}'\nrun.agent.mcp.NAME.url = 'http://x'")
                 }
+                None if name == "run.hooks.type" => {
+                    let action = if *word == "http" { "url = 'https://x'" } else { "script = 'x'" };
+                    format!(
+                        "_version = 1\n[[run.hooks]]\nevent = 'run_start'\ntype = '{word}'\n{action}"
+                    )
+                }
+                None if name == "run.hooks.event" => {
+                    format!("_version = 1\n[[run.hooks]]\nevent = '{word}'\nscript = 'x'")
+                }
+                None if name == "run.hooks.on_error" => format!(
+                    "_version = 1\n[[run.hooks]]\nevent = 'run_start'\nscript = 'x'\non_error = '{word}'"
+                ),
                 None => format!("_version = 1\n{name} = '{word}'"),
             };
             parse(&text).unwrap_or_else(|errors| panic!("{name} {word}: {errors:?}"));
@@ -356,10 +368,12 @@ name = "Ship"
 metadata = { owner = "me" }
 [[hooks]]
 name = "tell"
-event = "run_complete"
+event = "sandbox_cleanup"
 command = "./tell.sh"
 [[run.hooks]]
-event = "stage_start"
+event = "run_complete"
+command = "./tell.sh"
+sandbox = true
 [run.pull_request]
 enabled = true
 [run.checkpoint]
@@ -390,18 +404,18 @@ a = "b"
 enabled = true
 "#), @r#"
     prepare [PrepareStep { script: "true" }]
-    run.toml:5:1: warning: the hook `tell` of `hooks` has no effect: nothing is run at `run_complete` (run its command in a command stage)
-    run.toml:9:1: warning: the hook of `run.hooks` has no effect: nothing is run at `stage_start` (run its command in a command stage)
-    run.toml:11:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
-    run.toml:13:6: warning: `run.checkpoint` has no effect: files are committed after each stage only in a worktree (set `run.git.worktree = true`, and `run.git.exclude` for files that are not committed)
-    run.toml:15:6: warning: `run.notifications` has no effect: no message is sent (do it in a command stage before the exit)
-    run.toml:17:6: warning: `run.interviews` has no effect: questions are asked in the terminal only (answer them there, or from another process)
-    run.toml:19:6: warning: `run.scm` has no effect: nothing is cloned from or pushed to a repository (clone before the run, and push in a command stage)
-    run.toml:23:6: warning: `run.integrations` has no effect: stages get no token of that service (set an environment variable such as GITHUB_TOKEN)
-    run.toml:26:1: warning: `run.prepare.timeout` has no effect: the steps have no timeout (write `timeout 5m` before the command of a step)
-    run.toml:27:29: warning: `run.prepare.steps.env` has no effect: the step runs without these variables (set them in `run.sandbox.env`, or in its script)
-    run.toml:28:12: warning: `run.model.controls` has no effect: requests have the defaults of the model (set `reasoning_effort` and `speed` on nodes, or in the model stylesheet)
-    run.toml:33:11: warning: `run.sandbox.local.worktree_mode` has no effect: stages change the files of the working directory itself, not of a worktree (set `run.git.worktree = true`)
+    run.toml:5:1: warning: the hook `tell` of `hooks` has no effect: nothing happens at `sandbox_cleanup` (use `run_start`, `run_complete` and `run_failed`)
+    run.toml:12:1: warning: `run.hooks.sandbox` has no effect: hooks run on this machine, in the working directory, not in a sandbox (set it to false if they may)
+    run.toml:13:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
+    run.toml:15:6: warning: `run.checkpoint` has no effect: files are committed after each stage only in a worktree (set `run.git.worktree = true`, and `run.git.exclude` for files that are not committed)
+    run.toml:17:6: warning: `run.notifications` has no effect: no message is sent (do it in a command stage before the exit)
+    run.toml:19:6: warning: `run.interviews` has no effect: questions are asked in the terminal only (answer them there, or from another process)
+    run.toml:21:6: warning: `run.scm` has no effect: nothing is cloned from or pushed to a repository (clone before the run, and push in a command stage)
+    run.toml:25:6: warning: `run.integrations` has no effect: stages get no token of that service (set an environment variable such as GITHUB_TOKEN)
+    run.toml:28:1: warning: `run.prepare.timeout` has no effect: the steps have no timeout (write `timeout 5m` before the command of a step)
+    run.toml:29:29: warning: `run.prepare.steps.env` has no effect: the step runs without these variables (set them in `run.sandbox.env`, or in its script)
+    run.toml:30:12: warning: `run.model.controls` has no effect: requests have the defaults of the model (set `reasoning_effort` and `speed` on nodes, or in the model stylesheet)
+    run.toml:35:11: warning: `run.sandbox.local.worktree_mode` has no effect: stages change the files of the working directory itself, not of a worktree (set `run.git.worktree = true`)
     "#);
 }
 
@@ -432,20 +446,16 @@ devcontainer = true
 [[run.hooks]]
 id = "guard"
 event = "pre_tool_use"
-[[run.hooks]]
-event = "pre_tool_use"
-blocking = false
-[[run.hooks]]
-event = "pre_tool_use"
-enabled = false
+type = "prompt"
+prompt = "Is this safe?"
 "#), @r"
-run.toml:3:1: `run.working_dir` is not supported: scripts would run in the directory where the run is started (remove it, and start the run in that directory)
-run.toml:4:6: `run.environment` is not supported: scripts would run on this machine, without the isolation it asks for (start fabro in that environment, and remove this setting)
-run.toml:7:12: `run.sandbox.provider` is `daytona`, a sandbox that this version does not have: scripts would run on this machine (use `local` if they may, or start fabro inside such a sandbox)
-run.toml:8:1: `run.sandbox.devcontainer` is not supported: scripts would run on this machine, not in the container (start fabro in the container, and remove this setting)
-run.toml:9:1: the hook `guard` of `run.hooks` is not supported: it would check tool calls, and without it all are allowed (remove it, and limit agents with `permissions` and `tools`)
-run.toml:12:1: warning: the hook of `run.hooks` has no effect: nothing is run at `pre_tool_use` (run its command in a command stage)
-");
+    run.toml:3:1: `run.working_dir` is not supported: scripts would run in the directory where the run is started (remove it, and start the run in that directory)
+    run.toml:4:6: `run.environment` is not supported: scripts would run on this machine, without the isolation it asks for (start fabro in that environment, and remove this setting)
+    run.toml:7:12: `run.sandbox.provider` is `daytona`, a sandbox that this version does not have: scripts would run on this machine (use `local` if they may, or start fabro inside such a sandbox)
+    run.toml:8:1: `run.sandbox.devcontainer` is not supported: scripts would run on this machine, not in the container (start fabro in the container, and remove this setting)
+    run.toml:12:8: `run.hooks.type` is `prompt` (use `command` or `http`)
+    run.toml:13:1: `run.hooks.prompt` is not supported: a hook runs a command or sends a request (ask the model in a script or in a stage)
+    ");
 }
 
 #[test]

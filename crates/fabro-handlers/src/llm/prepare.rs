@@ -180,7 +180,12 @@ impl LlmHandler {
             let warning = format!("the node names `{name}`, and there is no such tool");
             warn(&stage.reporter, "tools", warning).await;
         }
-        Ok(allowed(agent, &offer.tools))
+        let tools = allowed(agent, &offer.tools);
+        let guard = self.agents.guard.as_ref().and_then(|guard| guard.calls(stage));
+        Ok(match guard {
+            Some(guard) => tools.with_guard(guard),
+            None => tools,
+        })
     }
 
     /// The tools of an agent, with its skills as one more, and its system prompt.
