@@ -1,12 +1,15 @@
 //! The hooks of a run: which of its events they get, and what they may forbid.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_config::{HookAction, HookEvent};
 use fabro_engine::Stage;
-use fabro_events::{CreatedRun, Event, EventBody, EventSink};
+use fabro_events::{CreatedRun, Event, EventBody, EventSink, timestamp};
 use fabro_handlers::Guard;
 use fabro_hooks::{Decision, Occasion, Runner};
 use fabro_redact::Redactor;
@@ -17,11 +20,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::run_services::now_ms;
 use crate::services::{RUN_ID_VARIABLE, expand_all, hook_env};
 use crate::{RunSettings, SetupError};
 
 /// The folder of the run's directory that says what was delivered.
 const HOOKS: &str = "hooks";
+
+/// The file in it with the failures of hooks.
+const FAILURES: &str = "failures.log";
 
 /// The hooks of these settings, in their order.
 ///
@@ -184,6 +191,24 @@ impl About {
 /// Reports what was wrong with a hook.
 pub(crate) type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Reports it to `warn`, and keeps it in `hooks/failures.log` of the run's directory.
+pub(crate) fn kept(run_dir: &Path, warn: Warn) -> Warn {
+    let dir = run_dir.join(HOOKS);
+    Arc::new(move |message| {
+        warn(message);
+        let line = format!("{} {message}\n", timestamp(now_ms()));
+        let append = || {
+            std::fs::create_dir_all(&dir)?;
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options.create(true).append(true).open(dir.join(FAILURES))?;
+            file.write_all(line.as_bytes())
+        };
+        if let Err(error) = append() {
+            warn(&format!("{} cannot be written: {error}", dir.join(FAILURES).display()));
+        }
+    })
+}
+
 /// The hooks that may forbid something.
 pub(crate) struct Blocking {
     hooks: Vec<Arc<Runner>>,
@@ -327,6 +352,10 @@ impl CallGuard for StageCalls {
         let occasion = self.about.occasion(HookEvent::PreToolUse, id, self.run, more);
         for hook in &hooks {
             let answer = hook.run(&occasion, call.cancel).await;
+            if call.cancel.is_cancelled() {
+                // The call is dropped, and must not begin unasked.
+                return Some("canceled".to_owned());
+            }
             if let Some(failure) = answer.failure {
                 warn_of(&self.reporter, hook, &failure).await;
             }
@@ -344,6 +373,10 @@ pub(crate) struct Deliveries {
     /// Empty once everything is offered.
     queues: Mutex<Vec<Queue>>,
     run: RunId,
+    /// How many events are not delivered yet.
+    pending: Arc<AtomicUsize>,
+    warn: Warn,
+    stop: CancellationToken,
 }
 
 struct Queue {
@@ -363,6 +396,7 @@ impl Deliveries {
         stop: &CancellationToken,
     ) -> Option<Arc<Self>> {
         let dir = run_dir.join(HOOKS);
+        let pending = Arc::new(AtomicUsize::new(0));
         let own = hooks.iter().enumerate().filter(|(_, hook)| !hook.hook().blocking);
         let queues: Vec<_> = own
             .map(|(index, hook)| {
@@ -376,6 +410,7 @@ impl Deliveries {
                     mark,
                     warn: Arc::clone(warn),
                     stop: stop.clone(),
+                    pending: Arc::clone(&pending),
                 };
                 Queue {
                     hook: Arc::clone(hook),
@@ -385,7 +420,15 @@ impl Deliveries {
                 }
             })
             .collect();
-        (!queues.is_empty()).then(|| Arc::new(Self { queues: Mutex::new(queues), run: about.run }))
+        (!queues.is_empty()).then(|| {
+            Arc::new(Self {
+                queues: Mutex::new(queues),
+                run: about.run,
+                pending,
+                warn: Arc::clone(warn),
+                stop: stop.clone(),
+            })
+        })
     }
 
     /// Delivers what an earlier driver of the run recorded and had no time to deliver.
@@ -410,17 +453,32 @@ impl Deliveries {
         let hook = &queue.hook;
         if kind == hook.hook().event && is_own && hook.matches(&subjects(event)) {
             // The worker ends early only when the run is interrupted; then it is delivered on resuming.
+            self.pending.fetch_add(1, Ordering::Relaxed);
             let _ = queue.events.send(event.clone());
         }
     }
 
     /// Waits until everything is delivered, or the run is interrupted. Nothing is taken any more.
-    pub(crate) async fn finish(&self) {
+    /// `is_over`: the run has ended, so that no resume will deliver the rest.
+    pub(crate) async fn finish(&self, is_over: bool) {
         let queues = std::mem::take(&mut *self.queues());
-        for Queue { events, worker, .. } in queues {
-            drop(events);
-            // It has ended all the same.
-            let _ = worker.await;
+        let workers = queues.into_iter().map(|queue| queue.worker);
+        let mut all = std::pin::pin!(futures_util::future::join_all(workers));
+        let pending = || match self.pending.load(Ordering::Relaxed) {
+            1 => "1 event".to_owned(),
+            count => format!("{count} events"),
+        };
+        if tokio::time::timeout(PATIENCE, &mut all).await.is_err() {
+            if !self.stop.is_cancelled() {
+                (self.warn)(&format!(
+                    "waiting for hooks, which have {} left; an interruption ends them",
+                    pending()
+                ));
+            }
+            all.await;
+        }
+        if is_over && self.pending.load(Ordering::Relaxed) > 0 {
+            (self.warn)(&format!("interrupted: {} of this run did not reach its hooks", pending()));
         }
     }
 }
@@ -433,6 +491,9 @@ impl EventSink for Deliveries {
     }
 }
 
+/// How long hooks may take at the end of a run until that is reported.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Runs one hook.
 struct Worker {
     hook: Arc<Runner>,
@@ -441,6 +502,7 @@ struct Worker {
     mark: PathBuf,
     warn: Warn,
     stop: CancellationToken,
+    pending: Arc<AtomicUsize>,
 }
 
 impl Worker {
@@ -455,8 +517,12 @@ impl Worker {
             if self.stop.is_cancelled() {
                 return;
             }
+            self.pending.fetch_sub(1, Ordering::Relaxed);
             if let Some(failure) = answer.failure {
-                (self.warn)(&failed(&self.hook, &failure));
+                let stage = event.entry.node_id.as_deref().zip(event.entry.visit);
+                let at = stage.map(|(node, visit)| format!(" at {node}@{visit}"));
+                let called = self.hook.called();
+                (self.warn)(&format!("{called} failed{}: {failure}", at.unwrap_or_default()));
             }
             if event.run_id == self.about.run && is_marked {
                 let written = self.write_mark(event.seq);

@@ -28,7 +28,7 @@ use crate::answers::{
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::control::cancel_as_requested;
 use crate::family::{cancel_family, end_leftover_processes};
-use crate::hooks::{About, Blocking, Deliveries, runners};
+use crate::hooks::{About, Blocking, Deliveries, kept, runners};
 use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
@@ -567,7 +567,7 @@ impl Run {
         // Those of the last stages: this process may exit next.
         fabro_sandbox::marks_ended().await;
         if let Some(deliveries) = hooks.deliveries {
-            deliveries.finish().await;
+            deliveries.finish(matches!(end, Ok(RunEnd::Over(..)))).await;
         }
         Ok(end?)
     }
@@ -589,9 +589,10 @@ impl Run {
         let redactor = ServiceBuilder::new(&self.settings).redactor();
         let all = runners(&self.settings, &redactor)?;
         let about = About::new(self.id(), created);
-        let RunServices { warn, interrupt, .. } = services;
-        let deliveries = Deliveries::start(&all, &about, &self.run_dir, warn, interrupt);
-        let blocking = Blocking::new(&all, about, Arc::clone(warn));
+        let warn = kept(&self.run_dir, Arc::clone(&services.warn));
+        let stop = &services.interrupt;
+        let deliveries = Deliveries::start(&all, &about, &self.run_dir, &warn, stop);
+        let blocking = Blocking::new(&all, about, warn);
         Ok(Hooks { blocking, deliveries })
     }
 

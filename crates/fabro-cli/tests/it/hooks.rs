@@ -83,7 +83,11 @@ fn hooks_are_told_in_order_and_change_nothing() {
     let edges: Vec<_> =
         told(&project, "edges").iter().map(|edge| edge["edge_to"].clone()).collect();
     assert_eq!(edges, ["a", "gate"]);
-    assert_eq!(told(&project, "complete")[0]["status"], "succeeded");
+    let complete = &told(&project, "complete")[0];
+    assert_eq!(complete["status"], "succeeded");
+    let id = complete["run_id"].as_str().unwrap();
+    let kept = project.read(&format!(".fabro/state/runs/{id}/hooks/failures.log"));
+    assert!(kept.ends_with("Z the hook `broken` failed: exit code 4: no such room\n"), "{kept}");
     assert_snapshot!(project.run(&["replay", "latest"]), @r"
     exit 0
     ── stdout
