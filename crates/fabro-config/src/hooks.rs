@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, nearest, one_of};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use serde_with::skip_serializing_none;
@@ -129,28 +129,11 @@ const EVENTS: [(&str, HookEvent); 17] = [
     ("post_tool_use_failure", PostToolUseFailure),
 ];
 
-/// The names of all events: those above, then those of upstream that this version does not have.
-pub(crate) const EVENT_NAMES: &[&str] = &[
-    "run_start",
-    "run_complete",
-    "run_failed",
-    "run_canceled",
-    "run_paused",
-    "stage_start",
-    "stage_complete",
-    "stage_failed",
-    "stage_retrying",
-    "edge_selected",
-    "parallel_start",
-    "parallel_complete",
-    "gate_asked",
-    "gate_answered",
-    "pre_tool_use",
-    "post_tool_use",
-    "post_tool_use_failure",
-    "checkpoint_saved",
-    "sandbox_ready",
-    "sandbox_cleanup",
+/// Events of upstream that there are not here, each with what to use.
+const LOST: [(&str, &str); 3] = [
+    ("checkpoint_saved", "use `stage_complete` and `stage_failed`"),
+    ("sandbox_ready", "use `run_start`"),
+    ("sandbox_cleanup", "use `run_complete` and `run_failed`"),
 ];
 
 impl HookEvent {
@@ -193,14 +176,18 @@ impl Reader {
             return self.error(node, format!("{called} has no `event`"), fix);
         };
         let Some(known) = HookEvent::parse(&event) else {
-            hook.clear();
-            let fix = match &*event {
-                "checkpoint_saved" => "use `stage_complete` and `stage_failed`",
-                _ => "use `run_start`, `run_complete` and `run_failed`",
+            let Some((_, fix)) = LOST.iter().find(|(lost, _)| *lost == event) else {
+                let names = EVENTS.map(|(name, _)| name);
+                let fix = match nearest(&event, names) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("use {}", one_of(&names.map(|name| format!("`{name}`")))),
+                };
+                return self.at(node, "event", format!("`{full}.event` is `{event}`"), &fix);
             };
+            hook.clear();
             let message = format!("{called} has no effect: nothing happens at `{event}`");
             let warning = Diagnostic::warning("upstream-setting", span(node.span()), message);
-            return self.diagnostics.push(warning.with_fix(fix));
+            return self.diagnostics.push(warning.with_fix(*fix));
         };
         self.hook_action(&called, node, hook);
         self.hook_blocking(&called, known, node, hook);
@@ -386,7 +373,7 @@ mod tests {
     #[test]
     fn settings_of_upstream_that_are_not_honoured_are_named() {
         assert_snapshot!(check("event = 'checkpoint_saved'\ncommand = 'x'"), @"Warning at [[run.hooks]]: the hook of `run.hooks` has no effect: nothing happens at `checkpoint_saved` (use `stage_complete` and `stage_failed`)");
-        assert_snapshot!(check("event = 'sandbox_ready'\ncommand = 'x'"), @"Warning at [[run.hooks]]: the hook of `run.hooks` has no effect: nothing happens at `sandbox_ready` (use `run_start`, `run_complete` and `run_failed`)");
+        assert_snapshot!(check("event = 'sandbox_ready'\ncommand = 'x'"), @"Warning at [[run.hooks]]: the hook of `run.hooks` has no effect: nothing happens at `sandbox_ready` (use `run_start`)");
         assert_snapshot!(check("event = 'run_start'\ncommand = 'x'\nsandbox = true"), @r#"
         {"event":"run_start","script":"x","blocking":true,"on_error":"proceed"}
         Warning at sandbox: `run.hooks.sandbox` has no effect: hooks run on this machine, in the working directory, not in a sandbox (set it to false if they may)
@@ -399,8 +386,6 @@ mod tests {
 
     #[test]
     fn every_event_has_a_name() {
-        let names: Vec<_> = EVENTS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(EVENT_NAMES[..names.len()], names);
         for (name, event) in EVENTS {
             assert_eq!(serde_json::to_value(event).unwrap(), name);
             assert_eq!(event.as_str(), name);

@@ -65,7 +65,6 @@ pub(crate) enum Kind {
     Tables,
 }
 
-use crate::hooks::EVENT_NAMES;
 use crate::tools::SearchProvider;
 use Kind::{
     Arguments, Bool, Command, Count, Date, Duration, Env, Goal, Headers, Hosts, Hours, Inputs,
@@ -119,7 +118,7 @@ const COMMON: &[Setting] = &[
     ("run.hooks", Tables),
     ("run.hooks.name", String),
     ("run.hooks.id", String),
-    ("run.hooks.event", Word(EVENT_NAMES)),
+    ("run.hooks.event", String),
     ("run.hooks.type", Word(&["command", "http"])),
     ("run.hooks.command", Command),
     ("run.hooks.script", String),

@@ -250,7 +250,7 @@ fn validate_finds_what_run_refuses() {
     assert_snapshot!(check("[[run.hooks]]\nevent = \"on_gate\"\nscript = \"true\""), @r"
     exit 2
     ── stderr
-    error: DIR/run.toml:5:9: `run.hooks.event` is `on_gate` (use `run_start`, `run_complete`, `run_failed`, `run_canceled`, `run_paused`, `stage_start`, `stage_complete`, `stage_failed`, `stage_retrying`, `edge_selected`, `parallel_start`, `parallel_complete`, `gate_asked`, `gate_answered`, `pre_tool_use`, `post_tool_use`, `post_tool_use_failure`, `checkpoint_saved`, `sandbox_ready` or `sandbox_cleanup`)
+    error: DIR/run.toml:5:9: `run.hooks.event` is `on_gate` (use `run_start`, `run_complete`, `run_failed`, `run_canceled`, `run_paused`, `stage_start`, `stage_complete`, `stage_failed`, `stage_retrying`, `edge_selected`, `parallel_start`, `parallel_complete`, `gate_asked`, `gate_answered`, `pre_tool_use`, `post_tool_use` or `post_tool_use_failure`)
     ");
     assert_snapshot!(check("[[run.hooks]]\nevent = \"gate_asked\"\nurl = \"http://chat.example/x\""), @r"
     exit 2

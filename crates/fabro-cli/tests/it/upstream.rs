@@ -72,7 +72,7 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
     15 | [[run.hooks]]
        | ^^^^^^^^^^^^^
        |
-       = help: use `run_start`, `run_complete` and `run_failed`
+       = help: use `run_complete` and `run_failed`
 
     2 files checked: 2 warnings
     ");
@@ -81,7 +81,7 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
     exit 0
     ── stderr
     DIR/.fabro/project.toml:13:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
-    DIR/.fabro/project.toml:15:1: warning: the hook of `run.hooks` has no effect: nothing happens at `sandbox_cleanup` (use `run_start`, `run_complete` and `run_failed`)
+    DIR/.fabro/project.toml:15:1: warning: the hook of `run.hooks` has no effect: nothing happens at `sandbox_cleanup` (use `run_complete` and `run_failed`)
     ");
     assert_snapshot!(project.run(&["doctor", "--from-upstream", "."]), @r"
     exit 1
@@ -92,7 +92,7 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
       ! 13:6 `run.pull_request` has no effect: no pull request is opened
           help: open one in a command stage before the exit, with `gh pr create`
       ! 15:1 the hook of `run.hooks` has no effect: nothing happens at `sandbox_cleanup`
-          help: use `run_start`, `run_complete` and `run_failed`
+          help: use `run_complete` and `run_failed`
     w.fabro
       ✓ understood
     2 files: 2 losses

@@ -134,9 +134,6 @@ fn the_words_of_the_schema_are_those_of_the_types() {
                         "_version = 1\n[[run.hooks]]\nevent = 'run_start'\ntype = '{word}'\n{action}"
                     )
                 }
-                None if name == "run.hooks.event" => {
-                    format!("_version = 1\n[[run.hooks]]\nevent = '{word}'\nscript = 'x'")
-                }
                 None if name == "run.hooks.on_error" => format!(
                     "_version = 1\n[[run.hooks]]\nevent = 'run_start'\nscript = 'x'\non_error = '{word}'"
                 ),
@@ -404,7 +401,7 @@ a = "b"
 enabled = true
 "#), @r#"
     prepare [PrepareStep { script: "true" }]
-    run.toml:5:1: warning: the hook `tell` of `hooks` has no effect: nothing happens at `sandbox_cleanup` (use `run_start`, `run_complete` and `run_failed`)
+    run.toml:5:1: warning: the hook `tell` of `hooks` has no effect: nothing happens at `sandbox_cleanup` (use `run_complete` and `run_failed`)
     run.toml:12:1: warning: `run.hooks.sandbox` has no effect: hooks run on this machine, in the working directory, not in a sandbox (set it to false if they may)
     run.toml:13:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
     run.toml:15:6: warning: `run.checkpoint` has no effect: files are committed after each stage only in a worktree (set `run.git.worktree = true`, and `run.git.exclude` for files that are not committed)

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
 use fabro_redact::Redactor;
-use fabro_tools::{Call, Limits, Output, Tool, ToolSet, file_tools};
+use fabro_tools::{Call, CallGuard, Limits, Output, Tool, ToolSet, file_tools};
 use fabro_types::Permissions;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -81,6 +81,30 @@ async fn a_schema_that_is_broken_is_told_and_fetches_nothing() {
     let redos = json!({"properties": {"text": {"pattern": "^(a+)+(?=b)$"}}});
     let agent = Agent::new([Echo::tool(redos)]);
     agent.run("echo", json!({"text": "a".repeat(100_000)})).await;
+}
+
+/// Allows what is short.
+struct Short;
+
+#[async_trait]
+impl CallGuard for Short {
+    async fn refusal(&self, tool: &str, call: Call<'_>) -> Option<String> {
+        let text = call.arguments.get("text")?.as_str()?;
+        (text.len() > 3).then(|| format!("{tool} {} is too long", call.id))
+    }
+}
+
+#[tokio::test]
+async fn a_guard_is_asked_before_each_call() {
+    let mut agent = echo();
+    agent.tools = agent.tools.with_guard(Arc::new(Short)).for_another_agent();
+    assert_eq!(agent.ok("echo", json!({"text": "hi"})).await, "hi");
+    assert_eq!(agent.fails("echo", json!({"text": "hello"})).await, "echo 1 is too long");
+    // It need not look at what would be refused anyway.
+    let wrong = agent.fails("echo", json!({"text": "hello", "times": 12})).await;
+    assert!(wrong.contains("are not valid"), "{wrong}");
+    agent.tools = agent.tools.select(&["echo"]).bounded(1_000);
+    assert_eq!(agent.fails("echo", json!({"text": "hello"})).await, "echo 1 is too long");
 }
 
 #[tokio::test]
