@@ -103,7 +103,7 @@ impl Command {
             Self::Resume(args) => block_on(resume::resume(args, global)),
             Self::Validate(args) => block_on(validate::validate(&args, global)),
             Self::Fmt(args) => fmt::fmt(&args, global),
-            Self::Graph(args) => graph::graph(&args, global),
+            Self::Graph(args) => block_on(graph::graph(&args, global)),
             Self::Ps(args) => block_on(ps::ps(&args, global)),
             Self::Inspect(args) => block_on(inspect::inspect(&args, global)),
             Self::Events(args) => block_on(events::events(&args, global)),

@@ -51,6 +51,7 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-store", 2).entry_point(),
     member("fabro-llm", 2).entry_point(),
     member("fabro-sandbox", 2).entry_point(),
+    member("fabro-picture", 2).pure().entry_point(),
     member("fabro-gate", 2).entry_point(),
     member("fabro-retrieval", 2).entry_point(),
     member("fabro-validate", 3).entry_point(),

@@ -562,3 +562,49 @@ fn help_and_completion() {
     let doctor = project.json(&["doctor", "--json"]);
     assert_eq!(doctor[1]["check"], "sh");
 }
+
+#[test]
+fn a_workflow_is_drawn_as_what_the_file_is_called() {
+    let source = "digraph { start -> a -> exit; a [shape=parallelogram, script=\"exit 1\"]; a -> b [condition=\"outcome=fail\"]; b [shape=parallelogram, script=true]; b -> exit }";
+    let project = Project::with(&[("flow.fabro", source)]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 0);
+    for (file, begins) in
+        [("x.svg", "<svg "), ("x.txt", "● start"), ("x.dot", "digraph "), ("x", "digraph ")]
+    {
+        assert_eq!(project.exit(&["graph", "flow.fabro", "-o", file]), 0);
+        assert!(project.read(file).starts_with(begins), "{file}");
+    }
+    assert!(project.run(&["graph", "flow.fabro"]).contains("digraph "));
+    let shown = project.run(&["graph", "--run", "latest", "--format", "outline"]);
+    let lines: Vec<&str> = shown.lines().filter(|line| !line.contains("ms")).collect();
+    assert_snapshot!(lines.join("\n"), @r"
+    exit 0
+    ── stdout
+      └ → a  (1×)
+      ├ → exit
+      └ → b  (1×)  [outcome=fail]
+      └ → exit  (1×)
+    ");
+    for (node, sign) in [("start", "✓"), ("a", "✗"), ("b", "✓"), ("exit", "✓")] {
+        assert!(
+            shown.lines().any(|line| line.contains(&format!(" {node} ")) && line.contains(sign))
+        );
+    }
+    let picture = project.run(&["graph", "--run", "latest", "--format", "svg"]);
+    assert!(picture.contains("kind-command failed\" data-node=\"a\""), "{picture}");
+    assert!(picture.contains("edge taken"), "{picture}");
+}
+
+#[test]
+fn the_picture_of_the_documentation_is_current() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let project = Project::new();
+    let drawn = project.path().join("graph.svg");
+    let workflow = format!("{root}/fixtures/demo/workflow.fabro");
+    assert_eq!(project.exit(&["graph", &workflow, "-o", drawn.to_str().unwrap()]), 0);
+    let committed = std::fs::read_to_string(format!("{root}/docs/graph.svg")).unwrap();
+    assert!(
+        project.read("graph.svg") == committed,
+        "run `fabro graph fixtures/demo/workflow.fabro -o docs/graph.svg`"
+    );
+}
