@@ -105,7 +105,7 @@ const BUDGET: &str = "use `max_cost` on the graph, in US dollars";
 const CHILD: &str = "use `stack.child_workflow` on the node with shape=house";
 const MANAGER: &str = "remove it: a sub-workflow starts with its stage, and ends by itself or by `manager.stop_condition`";
 const HOOKS: &str =
-    "remove it: nothing is run around tool calls; limit agents with `permissions` and `tools`";
+    "use [[run.hooks]] of a run.toml, with the event `pre_tool_use` or `post_tool_use`";
 const DEPENDS: &str = "write an edge: the stage before -> this node";
 
 /// What people write for our attributes, by where they write it, and what to write.
