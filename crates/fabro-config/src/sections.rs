@@ -41,9 +41,10 @@ impl Reader {
     ) {
         match pattern {
             "run.prepare.steps" => {
-                if let (false, Some(command)) =
-                    (section.contains_key("script"), section.remove("command"))
-                {
+                if section.contains_key("script") && section.contains_key("command") {
+                    let message = format!("a step of `{name}` has both `script` and `command`");
+                    self.error(node, message, "write two steps, or remove one of them");
+                } else if let Some(command) = section.remove("command") {
                     section.insert("script".to_owned(), shell_command(&command).into());
                 }
                 self.needs(name, "step", &["script"], node, section);

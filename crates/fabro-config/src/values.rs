@@ -302,9 +302,9 @@ fn date(node: &Node<'_>) -> Result<String, Problem> {
 fn hours(node: &Node<'_>) -> Result<Value, Problem> {
     let hours = node.get_ref().as_array().ok_or(Problem::WrongType("an array"))?;
     let hour = |node: &Node<'_>| node.get_ref().as_integer().and_then(integer);
-    let hours: Vec<i64> = hours.iter().filter_map(hour).collect();
-    match hours[..] {
-        [first, end] if 0 <= first && first < end && end <= 24 => Ok(json!([first, end])),
+    let hours: Option<Vec<i64>> = hours.iter().map(hour).collect();
+    match hours.as_deref() {
+        Some([first, end]) if 0 <= *first && first < end && *end <= 24 => Ok(json!([first, end])),
         _ => invalid(
             "has no valid hours",
             "write the first hour and the one after the last: `[[6, 10]]`",

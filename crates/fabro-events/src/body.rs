@@ -8,6 +8,8 @@ use fabro_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::{EdgeChoice, ParentStage};
+
 /// Every kind of event, with its properties.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", content = "properties")]
@@ -399,17 +401,6 @@ pub struct RunWorktree {
     pub prefix: String,
 }
 
-/// The stage that a sub-workflow's run belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ParentStage {
-    /// The parent run.
-    pub run_id: RunId,
-    /// Its node.
-    pub node_id: Arc<str>,
-    /// The visit of that node.
-    pub visit: u32,
-}
-
 /// Where a fork or a rewind took its state from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForkPoint {
@@ -621,35 +612,6 @@ impl Tier {
         }
     }
 }
-
-/// An edge that was taken, and every one that could have been.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EdgeChoice {
-    /// Where it leads.
-    pub to: Arc<str>,
-    /// Its label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<Arc<str>>,
-    /// Which of the node's outgoing edges it is, counted from 0 in file order; absent where target
-    /// and label tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edge: Option<u32>,
-    /// Why it was this one.
-    pub tier: Tier,
-    /// It was drawn by weight among several that the rule left; the run's seed decided.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub random: bool,
-    /// It starts the loop again with a fresh context.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub restart: bool,
-    /// The goal gate that was not satisfied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Arc<str>>,
-    /// All outgoing edges, in file order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub candidates: Vec<Candidate>,
-}
-
 impl EventBody {
     /// The commit of the run's git worktree that has the files as a stage left them.
     pub fn git_sha(&self) -> Option<&str> {

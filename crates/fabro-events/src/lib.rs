@@ -19,19 +19,22 @@
 //! that wrote it or a later one. Times are whole milliseconds.
 
 mod body;
+mod edge_choice;
 mod gate_options;
+mod parent;
 pub mod stage_name;
 
 use std::sync::Arc;
 
 pub use body::{
     Candidate, CapturedArtifact, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun,
-    EdgeChoice, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose,
-    ParentStage, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
-    StageFailure, Tier, WindowUse,
+    EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose, PauseReason,
+    PlannedBranch, QuestionType, RunWorktree, ShortenedResult, StageFailure, Tier, WindowUse,
 };
+pub use edge_choice::EdgeChoice;
 use fabro_types::RunId;
 pub use gate_options::{default_option, gate_options};
+pub use parent::ParentStage;
 use serde::{Deserialize, Serialize};
 
 /// One committed event: an [`Entry`] with its place in the log.

@@ -113,10 +113,16 @@ impl Interviewer for AutoApprove {
         let only_text = question.question_type == QuestionType::Freeform && !question.freeform;
         let options = if only_text { &[] } else { question.options.as_slice() };
         let is_available = |option: &&GateOption| option.unavailable.is_none();
-        let default = default_option(options, None, question.default_choice.as_deref());
+        let text_option = question.text_option.as_ref().filter(|_| !only_text);
+        let default = default_option(options, text_option, question.default_choice.as_deref());
         let first = || options.iter().find(is_available);
         let chosen = default.filter(is_available).or_else(first);
-        let text = chosen.map_or(APPROVAL, |option| &option.key).to_owned();
+        let takes_text = only_text || question.freeform;
+        let text = match chosen {
+            Some(option) => option.key.clone(),
+            None if takes_text => APPROVAL.to_owned(),
+            None => return Ok(Reply::Unavailable),
+        };
         Ok(Reply::Answer { text, source: "auto" })
     }
 }

@@ -351,6 +351,8 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) ->
             run_id: stage.run_id,
             node_id: Arc::clone(&stage.at.node),
             visit: stage.at.visit,
+            branch: stage.branch.clone(),
+            attempt: stage.at.attempt,
         }),
         dry_run: stage.run.dry_run,
         worktree: None,

@@ -1,7 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_events::{Event, EventBody};
+use fabro_events::{Event, EventBody, ParentStage};
 use fabro_types::{Costs, RunId, Usage};
 use serde::Serialize;
 
@@ -131,7 +131,7 @@ fn rounded(dollars: f64) -> f64 {
 #[derive(Debug, Default)]
 pub struct CostSum {
     /// Stages that a sub-workflow ran for: its own log has what they spent.
-    held: BTreeSet<(RunId, Arc<str>, u32)>,
+    held: BTreeMap<(RunId, Arc<str>, u32), Vec<ParentStage>>,
     runs: Vec<(RunId, Usage)>,
     stages: Vec<(RunId, StageKey, Usage)>,
     models: BTreeMap<Option<String>, Usage>,
@@ -145,7 +145,8 @@ impl CostSum {
             if let EventBody::RunCreated(created) = &event.entry.body
                 && let Some(parent) = &created.parent
             {
-                self.held.insert((parent.run_id, Arc::clone(&parent.node_id), parent.visit));
+                let stage = (parent.run_id, Arc::clone(&parent.node_id), parent.visit);
+                self.held.entry(stage).or_default().push(parent.clone());
             }
         }
         self.runs.push((run, Usage::default()));
@@ -168,7 +169,9 @@ impl CostSum {
         is_free: &dyn Fn(&str) -> bool,
     ) {
         let Some(run) = log.first().map(|event| event.run_id) else { return };
-        if self.held.contains(&(run, Arc::clone(&key.node), key.visit)) {
+        let held = self.held.get(&(run, Arc::clone(&key.node), key.visit));
+        let is_it = |parent: &ParentStage| parent.is(key.branch.as_deref(), &key.node, key.visit);
+        if held.is_some_and(|parents| parents.iter().any(is_it)) {
             return;
         }
         let mut total = Usage::default();
@@ -243,7 +246,9 @@ impl Spending {
                 }
             }
             EventBody::StageRetrying { usage, .. } => self.end(event, usage.as_ref()),
-            EventBody::StageCompleted(end) => self.end(event, end.outcome.usage.as_ref()),
+            EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
+                self.end(event, end.outcome.usage.as_ref());
+            }
             _ => {}
         }
     }

@@ -151,23 +151,11 @@ fn edge_reason<S: Serializer>(
     }
     let reason = choice.as_ref().map(|choice| Reason {
         tier: choice.tier,
-        condition: taken_condition(choice),
+        condition: choice.taken_condition(),
         label: choice.label.as_deref(),
         gate: choice.gate.as_deref(),
     });
     reason.serialize(serializer)
-}
-
-/// The condition of the edge that was taken, if that is why it was.
-fn taken_condition(choice: &EdgeChoice) -> Option<&str> {
-    if choice.tier != Tier::Condition {
-        return None;
-    }
-    let by_place = choice.edge.and_then(|at| choice.candidates.get(usize::try_from(at).ok()?));
-    let by_target = || {
-        choice.candidates.iter().find(|it| it.to == choice.to && it.holds && it.condition.is_some())
-    };
-    by_place.or_else(by_target)?.condition.as_deref()
 }
 
 /// A run as a whole. `driven` tells whether it has a driver.

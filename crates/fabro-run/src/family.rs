@@ -36,8 +36,13 @@ pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member
         let parent = state.created.as_ref().and_then(|created| created.parent.clone());
         let holder = parent.as_ref().and_then(|parent| {
             let (holder, above) = members.iter().find(|(it, _)| it.run == parent.run_id)?;
-            let mut active = above.active().map(|(_, at)| (&at.node, at.visit));
-            active.any(|at| at == (&parent.node_id, parent.visit)).then_some(holder)
+            let mut active = above.active();
+            let is_running = active.any(|(line, at)| {
+                let branch = (!line.is_empty()).then_some(&**line);
+                let is_attempt = parent.attempt == 0 || parent.attempt == at.attempt;
+                is_attempt && parent.is(branch, &at.node, at.visit)
+            });
+            is_running.then_some(holder)
         });
         let within = match (holder, parent) {
             (Some(holder), Some(parent)) => {

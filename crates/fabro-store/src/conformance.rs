@@ -472,7 +472,13 @@ pub(crate) fn created(run_id: RunId, workflow: &str, parent: Option<RunId>) -> E
         bundle: BlobRef::of(b"bundle"),
         context: fabro_types::ContextPatch::new(),
         max_cost: None,
-        parent: parent.map(|run_id| ParentStage { run_id, node_id: "sub".into(), visit: 1 }),
+        parent: parent.map(|run_id| ParentStage {
+            run_id,
+            node_id: "sub".into(),
+            visit: 1,
+            branch: None,
+            attempt: 1,
+        }),
         dry_run: false,
         worktree: None,
     };

@@ -38,10 +38,7 @@ pub fn why(choice: &EdgeChoice) -> String {
     let label = || choice.label.as_deref().unwrap_or(&choice.to);
     match choice.tier {
         Tier::Condition => {
-            let taken = choice.candidates.iter().find(|candidate| {
-                candidate.to == choice.to && candidate.holds && candidate.condition.is_some()
-            });
-            let condition = taken.and_then(|candidate| candidate.condition.as_deref());
+            let condition = choice.taken_condition();
             condition.map_or_else(|| "its condition holds".to_owned(), |it| one_line(it, QUOTED))
         }
         Tier::PreferredLabel => format!("`{}` was preferred", one_line(label(), QUOTED)),

@@ -296,6 +296,11 @@ impl State {
         }
         self.lines.extend(lines.iter().map(|line| story_text(line, paint)));
         self.end = end.or(self.end);
+        // A driver that waits for a model resumes the run itself.
+        if matches!(event.entry.body, EventBody::RunResumed { .. }) {
+            self.end = None;
+            self.paused = None;
+        }
         if let EventBody::RunPaused { reason: PauseReason::Budget, message, .. } = &event.entry.body
         {
             let why = message.split_once("; `fabro").map_or(&**message, |(text, _)| text);

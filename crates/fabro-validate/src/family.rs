@@ -9,8 +9,8 @@ use fabro_types::{Position, SyntaxError};
 pub(crate) struct Family {
     /// How many workflows this one is inside of.
     pub(crate) depth: usize,
-    /// Every sub-workflow that was checked, with the names of the inputs that its node gives it, if it
-    /// gives any; each is checked once, however often it is named.
+    /// Every sub-workflow that was checked, with the names of the inputs that it has; each is checked
+    /// once, however often it is named.
     pub(crate) checked: RefCell<BTreeMap<(ChildKey, Vec<String>), ChildState>>,
     /// The node that this workflow is the sub-workflow of gives it all its inputs.
     pub(crate) has_own_inputs: bool,

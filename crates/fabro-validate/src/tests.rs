@@ -462,10 +462,8 @@ fn documented_workflows_are_valid() {
     let blocks: Vec<&str> =
         docs.split("```dot\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(blocks.len() > 5);
-    let review = blocks.iter().find(|block| block.contains("digraph Review")).unwrap();
-    let change = docs.split("```text\n").find(|block| block.starts_with("digraph Change")).unwrap();
-    let change = change.split("```").next().unwrap();
-    for block in blocks.iter().copied().chain([change]) {
+    let review = blocks.iter().find(|block| block.contains("digraph Judge")).unwrap();
+    for block in blocks.iter().copied() {
         let any = AnyFile(review);
         let errors = check("t", block, &any, None).findings;
         let errors: Vec<_> =
@@ -480,7 +478,7 @@ struct AnyFile<'a>(&'a str);
 impl fabro_graph::Sources for AnyFile<'_> {
     fn read(&self, path: &str) -> Result<String, String> {
         Ok(match path {
-            path if path.contains("review") => self.0.to_owned(),
+            path if path.contains("judge") => self.0.to_owned(),
             path if path.contains(".json") => "{}".to_owned(),
             path if path.contains(".fabro") => "digraph { start -> exit }".to_owned(),
             _ => "text".to_owned(),

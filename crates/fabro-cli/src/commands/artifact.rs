@@ -171,7 +171,7 @@ impl Found {
         for member in store.family(run).await? {
             let events = read_all(&store, member).await?;
             let above = parent(&events).filter(|_| member != run).map(|parent| {
-                let stage = format!("{}@{}", parent.node_id, parent.visit);
+                let stage = parent.name();
                 match names.get(&parent.run_id) {
                     Some(above) => format!("{above} › {stage}"),
                     None => stage,

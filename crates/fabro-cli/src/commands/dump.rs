@@ -1,6 +1,6 @@
 //! `fabro dump`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -138,16 +138,23 @@ impl Family {
             }
         }
         write_artifacts(events, &run_dir, prefix, writer)?;
+        let mut taken = BTreeSet::new();
         for (child, events) in &self.logs {
             let Some((_, Some(parent))) = created(events) else { continue };
             if parent.run_id != run {
                 continue;
             }
             let is_above =
-                |stage: &&StageDir| stage.node == parent.node_id && stage.visit == parent.visit;
+                |stage: &&StageDir| parent.is(stage.branch.as_deref(), &stage.node, stage.visit);
             // A rewind may have taken the stage back.
             let Some(stage) = stages.iter().rfind(is_above) else { continue };
-            let prefix = format!("{prefix}children/{}/", stage.name);
+            // Each attempt has its own; older versions have not recorded which.
+            let first = format!("{prefix}children/{}/", stage.name);
+            let later =
+                (2_u32..).map(|number| format!("{prefix}children/{}.{number}/", stage.name));
+            let mut free =
+                std::iter::once(first).chain(later).skip_while(|name| !taken.insert(name.clone()));
+            let Some(prefix) = free.next() else { continue };
             self.write(store, *child, &prefix, writer)?;
         }
         Ok(())

@@ -145,9 +145,8 @@ fn result(row: &StageRow) -> NodeResult {
         Some(Status::Succeeded) => NodeResult::Succeeded,
         Some(Status::PartiallySucceeded) => NodeResult::PartiallySucceeded,
         Some(Status::Failed) => NodeResult::Failed,
-        Some(Status::Skipped) => NodeResult::Skipped,
         None if row.ended_at.is_none() => NodeResult::Running,
-        None => NodeResult::Skipped,
+        Some(Status::Skipped) | None => NodeResult::Skipped,
     }
 }
 

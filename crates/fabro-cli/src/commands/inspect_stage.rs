@@ -143,7 +143,17 @@ fn output_text(name: &str, value: Option<&Value>, dir: &Path, all: &str, paint: 
         // Too large to be read back: the value is a reference.
         _ => match tail(&file) {
             Ok(read) => read,
-            Err(_) => return section(name, &format!("too large to be shown: {all}"), paint),
+            // The stage has written nothing, or not yet.
+            Err(error) if value.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                return String::new();
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return section(name, &format!("too large to be shown: {all}"), paint);
+            }
+            Err(error) => {
+                let text = format!("{} cannot be read: {error}", file.display());
+                return section(name, &text, paint);
+            }
         },
     };
     if output.trim().is_empty() {

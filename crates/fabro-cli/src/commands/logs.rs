@@ -256,6 +256,8 @@ impl Reader<'_> {
                 stage.read_files(path, true, &mut self.printer)?;
                 stage.stdout = GrowingFile::default();
                 stage.stderr = GrowingFile::default();
+                stage.live = GrowingFile::default();
+                stage.live_lines.clear();
             }
             EventBody::StageCompleted(_) | EventBody::StageFailed(_) => {
                 stage.end(event, &key, self.store, &mut self.printer)?;
@@ -273,7 +275,7 @@ impl Reader<'_> {
 
     fn above(&self, parent: &ParentStage) -> Option<(Arc<str>, bool)> {
         let stage = self.stages.iter().rfind(|((run, key), _)| {
-            (*run, &key.node, key.visit) == (parent.run_id, &parent.node_id, parent.visit)
+            *run == parent.run_id && parent.is(key.branch.as_deref(), &key.node, key.visit)
         });
         stage.map(|(_, stage)| (Arc::clone(&stage.name), stage.is_shown))
     }

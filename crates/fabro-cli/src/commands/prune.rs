@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use fabro_run::now_ms;
-use fabro_store::StoreUsage;
+use fabro_store::{StoreError, StoreUsage};
 use fabro_types::RunStatus;
 use serde::Serialize;
 
@@ -113,16 +113,17 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
         output::report(args.json, &report, || shown(args, &report, global))?;
         return Ok(Exit::SUCCEEDED);
     }
-    let ids: Vec<_> = selected.iter().map(|row| row.id).collect();
     let mut removed = Vec::new();
     let mut failure = None;
     for row in selected {
         match remove(&store, row.id, global).await {
             Ok(()) => removed.push(row),
-            // It was resumed since the list was read.
             Err(error) => {
                 global.warn([format!("run {} stays: {error}", row.id)]);
-                failure = Some(error);
+                // One that was resumed since the list was read is no longer to be removed.
+                if !matches!(error, StoreError::Driven { .. }) {
+                    failure = Some(error);
+                }
             }
         }
     }
@@ -136,8 +137,8 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     let report = Report { removed: true, runs: removed, freed_bytes };
     output::report(args.json, &report, || done(&report))?;
     match failure {
-        Some(error) if report.runs.is_empty() && !ids.is_empty() => Err(error.into()),
-        _ => Ok(Exit::SUCCEEDED),
+        Some(error) => Err(error.into()),
+        None => Ok(Exit::SUCCEEDED),
     }
 }
 

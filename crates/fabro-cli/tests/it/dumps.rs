@@ -104,3 +104,32 @@ fn a_directory_with_files_is_refused() {
     ");
     assert!(files(project.path()).iter().all(|(name, _)| !name.contains(".fabro-dump-")));
 }
+
+#[test]
+fn each_sub_workflow_of_a_list_and_of_a_retry_has_a_folder() {
+    let source = r#"digraph {
+        start -> list -> each -> s -> join -> again -> exit
+        list [shape=parallelogram, script="printf 'a\nb\n'"]
+        each [shape=component, for_each="command.output"]; join [shape=tripleoctagon]
+        s [shape=house, stack.child_workflow="child.fabro"]
+        again [shape=house, stack.child_workflow="child.fabro", inputs.fails=yes, retry_policy=standard, max_retries=1, on_failure=continue]
+    }"#;
+    let child = r#"digraph {
+        start -> w; w -> exit [condition="outcome=success"]
+        w [shape=parallelogram, env.FAILS="{{ inputs.fails | default('') }}",
+           script="mkdir -p test-results && echo $$ > test-results/r.txt; test -z \"$FAILS\""]
+    }"#;
+    let project = Project::with(&[("flow.fabro", source), ("child.fabro", child)]);
+    let shown = project.run(&["run", "flow.fabro"]);
+    assert!(shown.starts_with("exit 0\n"), "{shown}");
+    let shown = project.run(&["dump", "latest", "-o", "out"]);
+    assert!(shown.starts_with("exit 0\n"), "{shown}");
+    let children = std::fs::read_dir(project.path().join("out/children")).unwrap();
+    let mut names: Vec<_> =
+        children.map(|dir| dir.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    insta::assert_snapshot!(names.join(" "), @"004-s@1 005-s@1 007-again@1 007-again@1.2");
+    let listed = project.json(&["artifact", "list", "latest", "--json"]);
+    assert_eq!(listed.as_array().unwrap().len(), 4, "{listed}");
+    assert_eq!(project.exit(&["artifact", "cp", "latest", "files"]), 0);
+}

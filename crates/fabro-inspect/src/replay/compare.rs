@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fabro_blob::BlobStore;
 use fabro_engine::keys;
 use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_types::{Failure, Status};
+use fabro_types::Failure;
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
@@ -228,7 +228,6 @@ fn facets(
     let one = |aspect, text: String| vec![(aspect, text)];
     let node = || stage(event).unwrap_or_default();
     Ok(Some(match &event.entry.body {
-        EventBody::RunCompleted { status: Status::Succeeded, .. } => ("run.completed", Vec::new()),
         EventBody::RunCompleted { status, unhandled, .. } => {
             let failures = unhandled.iter().map(|it| format!(", {}", it.stage()));
             let text = format!("{status}{}", failures.collect::<String>());

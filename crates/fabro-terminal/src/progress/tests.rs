@@ -97,7 +97,13 @@ fn created(parent: RunId) -> EventBody {
         bundle: BlobRef::of(b"{}"),
         context: fabro_types::ContextPatch::new(),
         max_cost: None,
-        parent: Some(ParentStage { run_id: parent, node_id: "sub".into(), visit: 1 }),
+        parent: Some(ParentStage {
+            run_id: parent,
+            node_id: "sub".into(),
+            visit: 1,
+            branch: None,
+            attempt: 1,
+        }),
         dry_run: false,
         worktree: None,
     }))

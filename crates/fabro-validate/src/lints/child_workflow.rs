@@ -29,7 +29,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let given = given(node);
         let names: Vec<String> = given.keys().cloned().collect();
         let found = seen.entry((attr.span, names)).or_insert_with_key(|(_, names)| {
-            let found = checked_child(checking, node, (key, names.clone()), text, &given);
+            let own = if names.is_empty() { inherited(checking) } else { names.clone() };
+            let found = checked_child(checking, node, (key, own), text, &given);
             if let Some(error) = &found.error {
                 findings.0.push(finding(checking, attr, error.clone()));
             }
@@ -101,6 +102,12 @@ fn attr(node: &Node) -> Option<&Attr> {
     node.attrs.get("stack.child_workflow").or_else(|| node.attrs.get("stack.child_dot_source"))
 }
 
+/// The names of the inputs that a sub-workflow has when its node gives it none: those of this one.
+fn inherited(checking: &Checking<'_>) -> Vec<String> {
+    let names = checking.inputs.map(|inputs| inputs.keys().cloned().collect());
+    names.unwrap_or_default()
+}
+
 fn checked_child(
     checking: &Checking<'_>,
     node: &Node,
@@ -111,7 +118,7 @@ fn checked_child(
     let family = checking.family;
     if family.depth >= MAX_SUB_WORKFLOW_DEPTH {
         let message = format!("sub-workflows are nested more than {MAX_SUB_WORKFLOW_DEPTH} deep");
-        return refused(message);
+        return refused(message, "let the innermost workflow do its work itself");
     }
     if let Some(ChildState::Checked(found)) = family.checked.borrow().get(&key) {
         return Rc::clone(found);
@@ -120,7 +127,7 @@ fn checked_child(
         of.0 == key.0 && matches!(state, ChildState::InProgress)
     };
     if family.checked.borrow().iter().any(is_open) {
-        return refused("it is a sub-workflow of itself");
+        return refused("it is a sub-workflow of itself", "name another workflow");
     }
     family.checked.borrow_mut().insert(key.clone(), ChildState::InProgress);
     let inner = Family {
@@ -144,12 +151,10 @@ fn checked_child(
     found
 }
 
-fn refused(message: impl Into<String>) -> Rc<CheckedChild> {
+fn refused(message: impl Into<String>, fix: &str) -> Rc<CheckedChild> {
     let error = SyntaxError::new(message, Span::new(0, 1));
-    let error = ChildError {
-        position: Position { line: 1, column: 1 },
-        error: error.with_fix("let the innermost workflow do its work itself"),
-    };
+    let error =
+        ChildError { position: Position { line: 1, column: 1 }, error: error.with_fix(fix) };
     Rc::new(CheckedChild { error: Some(error), ..CheckedChild::default() })
 }
 
@@ -267,7 +272,7 @@ mod tests {
         insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="../sub/child.fabro"] }"#)], None), @r#"
         1:70 error: the sub-workflow sub/child.fabro has an error at 1:68: the sub-workflow ../sub/child.fabro has an error at 1:1: it is a sub-workflow of itself
           at: "sub/child.fabro"
-          fix: let the innermost workflow do its work itself
+          fix: name another workflow
         "#);
         // The workflow has a sub-workflow `1`, which has `2`, and so on.
         let nested = |depth: usize| {
