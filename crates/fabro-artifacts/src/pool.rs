@@ -99,9 +99,9 @@ impl<'a> Pool<'a> {
         let object = object(self.dir, &copied.sha256);
         let shard = object.parent().unwrap_or(self.dir).to_owned();
         fs::create_dir_all(&shard)?;
-        let about = fs::symlink_metadata(&object);
-        let is_there = about.is_ok_and(|it| it.is_file() && it.len() == copied.size);
-        if is_there && link_new(&object, name).is_ok() {
+        // Damaged bytes would spoil every later artifact of the same name: a good copy replaces them.
+        let is_whole = hash_of(&object).is_ok_and(|hash| hash == copied.sha256);
+        if is_whole && link_new(&object, name).is_ok() {
             return Ok(());
         }
         // The name comes first: bytes without one may be swept away at any time.

@@ -11,7 +11,7 @@ use fabro_inspect::{Cause, changes};
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
-use fabro_types::{Failure, RunId};
+use fabro_types::{Failure, RunId, clean};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -165,9 +165,9 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             let mut text =
                 format!("run {run} is paused, because no model or agent is available:\n");
             for stage in unavailable.iter().take(LISTED) {
-                let _ = writeln!(text, "  {stage}");
+                let _ = writeln!(text, "  {}", clean(&stage.to_string()));
                 if let Some(remedy) = &stage.failure.unavailable {
-                    let _ = writeln!(text, "    to fix it: {remedy}");
+                    let _ = writeln!(text, "    to fix it: {}", clean(remedy));
                 }
             }
             if unavailable.len() > LISTED {
@@ -232,7 +232,7 @@ fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> 
 }
 
 fn failed(failure: &Failure, cause: Option<&StageFailure>, run: RunId, global: &Global) -> String {
-    let mut text = format!("run {run} failed: {failure}\n");
+    let mut text = format!("run {run} failed: {}\n", clean(&failure.to_string()));
     let Some(cause) = cause else {
         let inspect = global.command(&format!("inspect {run}"));
         let _ = writeln!(text, "See what happened: {inspect}");

@@ -1,6 +1,7 @@
 //! Writing to stdout and stderr.
 
-use std::io::{self, Write as _};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write as _};
 
 use fabro_terminal::clean_painted;
 use serde::Serialize;
@@ -19,9 +20,12 @@ pub fn text(text: &str) -> anyhow::Result<()> {
     stdout(&clean_painted(text))
 }
 
-/// Writes to stdout as it is, all of it or an error: what other programs read.
+/// Writes to stdout as it is, all of it or an error: what other programs read. To a terminal only
+/// what does not control it.
 pub fn stdout(text: &str) -> anyhow::Result<()> {
-    fabro_terminal::stdout(text).map_err(|error| match error.kind() {
+    let is_seen = io::stdout().is_terminal();
+    let shown = if is_seen { clean_painted(text) } else { Cow::Borrowed(text) };
+    fabro_terminal::stdout(&shown).map_err(|error| match error.kind() {
         // The reader has closed the pipe, which is not an error.
         io::ErrorKind::BrokenPipe => error.into(),
         _ => unwritten(&error),

@@ -147,7 +147,10 @@ async fn stalled(limit: Option<Duration>, activity: &Notify) -> Duration {
 /// The result of an attempt that its handler ended in time.
 fn finish(end: StageEnd, started_ms: i64, clock: &dyn Clock) -> AttemptResult {
     match end {
-        StageEnd::Finished(finished) => with_duration(finished, started_ms, clock),
+        StageEnd::Finished(finished) => match &finished.outcome.failure {
+            Some(failure) if failure.damage => AttemptResult::CannotRecord(failure.message.clone()),
+            _ => with_duration(finished, started_ms, clock),
+        },
         StageEnd::CannotRecord { message } => AttemptResult::CannotRecord(message),
         StageEnd::Suspended(reason) => AttemptResult::Suspended(reason),
     }

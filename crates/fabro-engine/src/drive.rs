@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_blob::{BlobStore, READ_LIMIT, read_blob};
+use fabro_blob::{BlobError, BlobStore, READ_LIMIT, ReadError, read_blob};
 use fabro_events::{EventSink, PauseReason};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
 use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
@@ -57,8 +57,8 @@ pub enum DriveError {
     /// The log cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What a stage did cannot be recorded.
-    #[error("stage `{stage}` cannot be recorded: {message}")]
+    /// What a stage did cannot be recorded, or what it needs is lost.
+    #[error("stage `{stage}` cannot continue: {message}")]
     Record {
         /// The stage.
         stage: Arc<str>,
@@ -84,28 +84,35 @@ pub enum RunEnd {
     Stopped,
 }
 
-/// Reads the blobs that conditions need and hands them to the machine, until it needs no more.
-pub fn read_needs(machine: &mut Machine, now_ms: i64, blobs: &dyn BlobStore) {
+/// Reads the blobs that conditions need and hands them to the machine, until it needs no more. Fails
+/// with [`BlobError`] when one is lost or damaged; the machine then still needs it.
+pub fn read_needs(
+    machine: &mut Machine,
+    now_ms: i64,
+    blobs: &dyn BlobStore,
+) -> Result<(), BlobError> {
     while !machine.needs().is_empty() {
-        let values = read_values(machine.needs(), machine.needs_limit(), blobs);
+        let values = read_values(machine.needs(), machine.needs_limit(), blobs)?;
         machine.handle(now_ms, Input::Values { values });
     }
+    Ok(())
 }
 
 fn read_values(
     needs: &BTreeSet<BlobRef>,
     limit: u64,
     blobs: &dyn BlobStore,
-) -> BTreeMap<BlobRef, Result<Value, String>> {
-    let is_small = |blob| limit >= READ_LIMIT || blobs.len(blob).is_ok_and(|bytes| bytes <= limit);
+) -> Result<BTreeMap<BlobRef, Result<Value, String>>, BlobError> {
     let read = |blob| {
-        if is_small(blob) {
-            read_blob(blobs, blob).map_err(|error| error.to_string())
-        } else {
-            Err("it is not needed".to_owned())
+        if limit < READ_LIMIT && blobs.len(blob)? > limit {
+            return Ok(Err("it is not needed".to_owned()));
+        }
+        match read_blob(blobs, blob) {
+            Err(ReadError::Blob(error)) => Err(error),
+            value => Ok(value.map_err(|error| error.to_string())),
         }
     };
-    needs.iter().map(|blob| (*blob, read(blob))).collect()
+    needs.iter().map(|blob| Ok((*blob, read(blob)?))).collect()
 }
 
 /// What the driver keeps of a running attempt.
@@ -136,6 +143,9 @@ pub(crate) struct Driver {
     pub(crate) mark: Option<ChangeMark>,
     pub(crate) consumed: Vec<InboxId>,
     pub(crate) acks: Vec<oneshot::Sender<Result<(), ReportError>>>,
+    /// A value that the next decision needs is lost or damaged: the driver ends once what was decided
+    /// before is committed.
+    damage: Option<BlobError>,
 }
 
 /// Drives a run to its end, or until it has to wait. `first` is what the driver begins with:
@@ -158,6 +168,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         mark: None,
         consumed: Vec::new(),
         acks: Vec::new(),
+        damage: None,
     };
     let end = driver.run(first, inbound).await;
     if let Ok(RunEnd::Over(..)) = end {
@@ -251,6 +262,9 @@ impl Driver {
     /// Hands an input to the machine, with the blobs that it then needs. They are read off the
     /// runtime's thread, for they may be large.
     pub(crate) async fn decide(&mut self, input: Input) {
+        if self.damage.is_some() {
+            return;
+        }
         let now_ms = self.world.clock.now_ms();
         self.machine.handle(now_ms, input);
         while !self.machine.needs().is_empty() {
@@ -261,7 +275,13 @@ impl Driver {
             let values = self.in_flight.during(read).await;
             let values =
                 values.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-            self.machine.handle(now_ms, Input::Values { values });
+            match values {
+                Ok(values) => self.machine.handle(now_ms, Input::Values { values }),
+                Err(error) => {
+                    self.damage = Some(error);
+                    return;
+                }
+            }
         }
     }
 
@@ -282,7 +302,7 @@ impl Driver {
             // The handler may have given up waiting; then nothing needs the answer.
             let _ = ack.send(Ok(()));
         }
-        Ok(())
+        self.damage.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Starts every stage that is to run by the state and does not run yet, and cancels those that the

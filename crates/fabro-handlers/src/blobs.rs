@@ -1,9 +1,8 @@
 //! Large values as local files of a running run.
 
-use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use fabro_engine::{BlobError, BlobStore, as_file, bytes_as_file, read_blob};
+use fabro_engine::{BlobError, BlobStore, ReadError, as_file, bytes_as_file, read_blob};
 use fabro_types::BlobRef;
 use serde_json::Value;
 
@@ -14,14 +13,20 @@ const INNER_TOTAL: u64 = 1 << 20;
 
 /// Puts the values that references inside of a value stand for in their place. Those of large
 /// values stay.
-pub(crate) fn read_inner(value: &mut Value, blobs: &dyn BlobStore) {
+pub(crate) fn read_inner(value: &mut Value, blobs: &dyn BlobStore) -> Result<(), ReadError> {
     let mut left = INNER_TOTAL;
-    let Ok(()) = fabro_engine::read_inner(value, &mut |blob| {
-        let fits = blobs.len(blob).ok().filter(|bytes| *bytes <= INNER.min(left));
-        let read = fits.and_then(|bytes| Some((bytes, read_blob(blobs, blob).ok()?)));
-        left -= read.as_ref().map_or(0, |(bytes, _)| *bytes);
-        Ok::<_, Infallible>(read.map(|(_, value)| value))
-    });
+    fabro_engine::read_inner(value, &mut |blob| {
+        let bytes = blobs.len(blob)?;
+        if bytes > INNER.min(left) {
+            return Ok(None);
+        }
+        left -= bytes;
+        match read_blob(blobs, blob) {
+            // Text that is not JSON is shown by its name.
+            Err(ReadError::Json(_)) => Ok(None),
+            value => value.map(Some),
+        }
+    })
 }
 
 /// The directory of the files that hold blobs.

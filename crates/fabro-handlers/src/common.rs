@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 
-use fabro_engine::{BlobStore, Reporter, Stage, read_blob};
+use fabro_engine::{BlobError, BlobStore, ReadError, Reporter, Stage, read_blob};
 use fabro_events::EventBody;
 use fabro_sandbox::git::UnknownFiles;
 use fabro_sandbox::is_exhausted;
@@ -22,7 +22,23 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> Failure {
     } else {
         FailureClass::Deterministic
     };
-    Failure::new(class, error.to_string())
+    Failure { damage: is_damage(error), ..Failure::new(class, error.to_string()) }
+}
+
+/// Whether the store has lost or damaged something that it should have.
+pub(crate) fn is_damage(error: &(dyn Error + 'static)) -> bool {
+    let is_blob = |error: &(dyn Error + 'static)| {
+        let read = error.downcast_ref::<ReadError>();
+        error.is::<BlobError>() || read.is_some_and(|error| matches!(error, ReadError::Blob(_)))
+    };
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if is_blob(error) {
+            return !is_exhausted(error);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// A value, read back when it is a reference.

@@ -1,7 +1,7 @@
 //! The preamble of a stage, made from its line's history and context.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fabro_engine::{
     BlobStore, Context, Plan, ReadError, Stage, StageRecord, Store, keys, read_blob,
@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use crate::agents::Agents;
 use crate::artifacts::shown_files;
 use crate::blobs::{local_path, value_path};
-use crate::common::text_in;
+use crate::common::{failed, text_in};
 
 /// Output of more bytes than this is shown as its path.
 const INLINE: u64 = 102_400;
@@ -76,9 +76,9 @@ impl Preambles {
         let source = Source::of(stage, self, stage.at.fidelity);
         let ranked = ranked.to_vec();
         if source.is_small() {
-            return Ok(source.branch_sections(ranked));
+            return source.branch_sections(ranked);
         }
-        off_thread(move || source.branch_sections(ranked)).await
+        off_thread(move || source.branch_sections(ranked)).await?
     }
 }
 
@@ -107,6 +107,8 @@ struct Source {
     history: Vector<Arc<StageRecord>>,
     run_dir: PathBuf,
     store: Arc<dyn Store>,
+    /// The first value that could not be read, or of which no file could be written.
+    unreadable: OnceLock<Failure>,
 }
 
 impl Source {
@@ -123,6 +125,7 @@ impl Source {
             history: stage.history.clone(),
             run_dir: stage.run_dir.clone(),
             store: Arc::clone(&stage.store),
+            unreadable: OnceLock::new(),
         }
     }
 
@@ -168,22 +171,33 @@ impl Source {
         if has_files {
             preamble = preamble.save_with(|value| Some(self.saved(value)));
         }
-        Ok(preamble.render(&O200k))
+        self.readable(preamble.render(&O200k))
     }
 
-    fn branch_sections(&self, ranked: Vec<BranchResult>) -> String {
+    /// The text, unless something that it should show could not be read.
+    fn readable(&self, text: String) -> Result<String, Failure> {
+        self.unreadable.get().map_or(Ok(text), |failure| Err(failure.clone()))
+    }
+
+    /// Keeps the first error; the text that stands for the value is never shown.
+    fn fails(&self, error: &(dyn std::error::Error + 'static)) -> String {
+        let _ = self.unreadable.set(failed(error));
+        format!("({error})")
+    }
+
+    fn branch_sections(&self, ranked: Vec<BranchResult>) -> Result<String, Failure> {
         let branches: Vec<Branch> = ranked.into_iter().map(|result| self.branch(result)).collect();
         let is_high = self.fidelity == Fidelity::SummaryHigh;
         let limit = if is_high { self.limits.high } else { self.limits.compact };
         // The model that chooses has no tools to open files with.
-        branch_sections(&branches, self.fidelity, limit, &O200k, &|_| None)
+        self.readable(branch_sections(&branches, self.fidelity, limit, &O200k, &|_| None))
     }
 
     /// The path of a file with a value of which the preamble shows a part.
     fn saved(&self, value: &Value) -> String {
         let redacted = value.as_str().map(|text| Value::from(self.redactor.redact(text)));
         value_path(&self.run_dir, redacted.as_ref().unwrap_or(value))
-            .unwrap_or_else(|error| format!("({error})"))
+            .unwrap_or_else(|error| self.fails(&error))
     }
 
     fn stage(&self, record: &StageRecord) -> fabro_preamble::Stage {
@@ -249,7 +263,7 @@ impl Source {
         script.map(|script| script.text.to_string()).unwrap_or_default()
     }
 
-    /// Of results that cannot be read back, one branch says so.
+    /// Of results that are too large to be read back, one branch says so.
     fn branches(&self, results: Option<&Arc<Value>>) -> Vec<Branch> {
         let Some(results) = results else { return Vec::new() };
         let read = match BlobRef::from_value(results) {
@@ -258,6 +272,10 @@ impl Source {
         };
         let results = match read {
             Ok(results) => Vec::<BranchResult>::deserialize(results),
+            Err(ReadError::Blob(error)) => {
+                self.fails(&error);
+                return Vec::new();
+            }
             Err(error) => return vec![unreadable_branches(&error)],
         };
         // Only a value that was set by hand has another form; it shows no branches.
@@ -294,7 +312,7 @@ impl Source {
     }
 
     fn path(&self, blob: &BlobRef) -> String {
-        local_path(&self.run_dir, &*self.store, blob).unwrap_or_else(|error| format!("({error})"))
+        local_path(&self.run_dir, &*self.store, blob).unwrap_or_else(|error| self.fails(&error))
     }
 }
 

@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use fabro_engine::{Context, Mode, RenderError, Stage, Store, TextTemplate, Vars, read_blob};
+use fabro_engine::{
+    Context, Mode, ReadError, RenderError, Stage, Store, TextTemplate, Vars, read_blob,
+};
 use fabro_events::CreatedRun;
 use fabro_types::{BlobRef, Failure, FailureClass};
 use serde_json::Value;
 
 use crate::blobs::{local_path, read_inner};
+use crate::common::is_damage;
 
 /// The prompt of the stage's node, or its label when it has none.
 pub(crate) fn render_prompt(stage: &Stage) -> Result<String, Failure> {
@@ -20,19 +24,19 @@ pub(crate) fn render_prompt(stage: &Stage) -> Result<String, Failure> {
 /// Renders a prompt or a script. In a dry run, where no stage writes what its handler would, a
 /// text that lacks a value stays as it is written.
 pub(crate) fn render(stage: &Stage, text: &TextTemplate, mode: Mode) -> Result<String, Failure> {
-    let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
-    match text.template.render(Arc::new(StageVars::of(stage)), mode) {
+    let vars = Arc::new(StageVars::of(stage));
+    match text.template.render(Arc::clone(&vars) as Arc<dyn Vars>, mode) {
         Err(error) if stage.run.dry_run && is_missing(&error) => Ok(text.text.to_string()),
-        rendered => rendered.map_err(|error| failed(error.to_string())),
+        rendered => rendered.map_err(|error| vars.failed(&error)),
     }
 }
 
 /// The value of a text that is one expression, else the text rendered.
 pub(crate) fn render_value(stage: &Stage, text: &TextTemplate) -> Result<Value, Failure> {
-    let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
-    match text.template.value(Arc::new(StageVars::of(stage))) {
+    let vars = Arc::new(StageVars::of(stage));
+    match text.template.value(Arc::clone(&vars) as Arc<dyn Vars>) {
         Err(error) if stage.run.dry_run && is_missing(&error) => Ok(text.text.as_ref().into()),
-        value => value.map_err(|error| failed(error.to_string())),
+        value => value.map_err(|error| vars.failed(&error)),
     }
 }
 
@@ -47,6 +51,8 @@ struct StageVars {
     context: Context,
     store: Arc<dyn Store>,
     run_dir: PathBuf,
+    /// A value that the template reads is lost or damaged.
+    damage: AtomicBool,
 }
 
 impl StageVars {
@@ -56,7 +62,21 @@ impl StageVars {
             context: stage.context.clone(),
             store: Arc::clone(&stage.store),
             run_dir: stage.run_dir.clone(),
+            damage: AtomicBool::new(false),
         }
+    }
+
+    fn failed(&self, error: &RenderError) -> Failure {
+        let damage = self.damage.load(Ordering::Relaxed);
+        Failure { damage, ..Failure::new(FailureClass::Deterministic, error.to_string()) }
+    }
+
+    /// The text of an error, of which a template's error keeps nothing else.
+    fn unreadable(&self, error: &ReadError) -> String {
+        if is_damage(error) {
+            self.damage.store(true, Ordering::Relaxed);
+        }
+        error.to_string()
     }
 }
 
@@ -73,19 +93,22 @@ impl Vars for StageVars {
         let Some(value) = self.context.get_shared(key) else { return Ok(None) };
         let mut read = match BlobRef::from_value(&value) {
             Some(blob) => {
-                Arc::new(read_blob(&*self.store, &blob).map_err(|error| error.to_string())?)
+                let value = read_blob(&*self.store, &blob);
+                Arc::new(value.map_err(|error| self.unreadable(&error))?)
             }
             None => value,
         };
         if read.is_array() || read.is_object() {
             // The results of branches hold references of their own.
-            read_inner(Arc::make_mut(&mut read), &*self.store);
+            read_inner(Arc::make_mut(&mut read), &*self.store)
+                .map_err(|error| self.unreadable(&error))?;
         }
         Ok(Some(read))
     }
 
     fn path(&self, key: &str) -> Option<String> {
         let blob = BlobRef::from_value(self.context.get(key)?)?;
-        local_path(&self.run_dir, &*self.store, &blob).ok()
+        let path = local_path(&self.run_dir, &*self.store, &blob);
+        path.inspect_err(|error| self.damage.store(is_damage(error), Ordering::Relaxed)).ok()
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use async_trait::async_trait;
 use fabro_engine::{
     Batch, BlobStore, Clock, Condition, Context, Handler, Input, InputSpec, Machine, ManagerSpec,
-    Message, NewRun, Phase, Plan, Reading, RunEnd, RunState, Stage, StageEnd, Store, StoreError,
-    World, begin, cancel, drive, keys, read_all,
+    Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState, Stage, StageEnd, Store,
+    StoreError, World, begin, cancel, drive, keys, read_all,
 };
 use fabro_events::{
     EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blobs::read_inner;
 use crate::children::{ChildWorkflow, ChildWorkflows};
-use crate::common::{canceled, warn};
+use crate::common::{canceled, failed, warn};
 use crate::preamble::Preambles;
 use crate::render::render_value;
 
@@ -262,6 +262,7 @@ impl Child {
         let events = read_all(&*stage.store, self.id).await?;
         let run = RunState::replay(self.id, &events);
         let context = run.main().map(|main| final_context(&main.context, &*stage.store));
+        let context = context.transpose().map_err(|error| failed(&error))?;
         let ended = events.last().and_then(|event| match &event.entry.body {
             EventBody::RunCanceled { by_parent, .. } => *by_parent,
             _ => None,
@@ -412,13 +413,13 @@ async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch,
 
 /// A context as one value. A condition or a template that looks into it sees no references, except
 /// to large values.
-fn final_context(context: &Context, blobs: &dyn BlobStore) -> Value {
+fn final_context(context: &Context, blobs: &dyn BlobStore) -> Result<Value, ReadError> {
     // The preamble of the parent is the parent's own.
     let own = context.iter().filter(|(key, _)| *key != crate::PARENT_PREAMBLE);
     let mut all =
         Value::Object(own.map(|(key, value)| (key.to_owned(), Value::clone(value))).collect());
-    read_inner(&mut all, blobs);
-    all
+    read_inner(&mut all, blobs)?;
+    Ok(all)
 }
 
 /// Follows a child's events, and stops it once its stop condition holds after a stage.

@@ -142,8 +142,9 @@ fn draw(
     let title = level.primary_title(clean(&finding.message)).id(finding.rule);
     let window = window(source, finding.span);
     let lines = &source[window.start..window.end];
+    let file = clean(file);
     let mut group = if lines.len() > DRAWN {
-        let origin = Origin::path(file).line(start.line).char_column(start.column);
+        let origin = Origin::path(&*file).line(start.line).char_column(start.column);
         title.element(origin)
     } else {
         let from = finding.span.start.saturating_sub(window.start);
@@ -151,7 +152,7 @@ fn draw(
         let to = lines.ceil_char_boundary(finding.span.end.saturating_sub(window.start)).max(from);
         let annotation = AnnotationKind::Primary.span(from..to);
         title.element(
-            Snippet::source(lines).path(file).line_start(start.line).annotation(annotation),
+            Snippet::source(lines).path(&*file).line_start(start.line).annotation(annotation),
         )
     };
     if let Some(fix) = &finding.fix {

@@ -221,7 +221,7 @@ fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
 }
 
 fn created(run: &CreatedRun) -> String {
-    let mut text = format!("run of {} created", run.workflow);
+    let mut text = format!("run of {} created", one_line(&run.workflow, QUOTED));
     if run.dry_run {
         text.push_str(" (dry run)");
     }

@@ -106,8 +106,12 @@ impl Mark {
     }
 }
 
-/// A text as [`clean`] makes it, except that colors stay: the last check of what is printed, in
-/// which our own colors are.
+/// What our own colors are made of, and those of the source excerpts: reset, bold, dim, and the colors
+/// that are visible on any background. Others (hidden, reversed, a background) are never ours.
+const OWN: [&str; 15] =
+    ["0", "1", "2", "31", "32", "33", "34", "35", "36", "91", "92", "93", "94", "95", "96"];
+
+/// A text as [`clean`] makes it, except that our own colors stay: the last check of what is printed.
 pub fn clean_painted(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1b}') {
         return clean(text);
@@ -118,9 +122,10 @@ pub fn clean_painted(text: &str) -> Cow<'_, str> {
         let (before, sequence) = rest.split_at(at);
         let is_parameter = |c: char| c.is_ascii_digit() || c == ';';
         let parameters = sequence[2..].trim_start_matches(is_parameter);
-        // Without its end it is not a color, and the start of it is replaced.
         let end = sequence.len() - parameters.len();
-        let length = if parameters.starts_with('m') { end + 1 } else { 0 };
+        let is_own = parameters.starts_with('m') && OWN.contains(&&sequence[2..end]);
+        // The start of any other sequence is replaced.
+        let length = if is_own { end + 1 } else { 0 };
         shown.push_str(&clean(before));
         shown.push_str(&sequence[..length]);
         rest = &sequence[length..];

@@ -248,10 +248,11 @@ fn ten_thousand_canceled_branches_take_no_time() {
 }
 
 #[test]
-fn only_colors_control_the_terminal() {
+fn only_own_colors_control_the_terminal() {
     let check = |text: &str, expect: &str| assert_eq!(clean_painted(text), expect);
-    check("a\u{1b}[1;31mb\u{1b}[0mc\n", "a\u{1b}[1;31mb\u{1b}[0mc\n");
-    check("\u{1b}[2Ja\u{1b}[mb", "\u{fffd}[2Ja\u{1b}[mb");
+    check("a\u{1b}[1m\u{1b}[31mb\u{1b}[0mc\n", "a\u{1b}[1m\u{1b}[31mb\u{1b}[0mc\n");
+    check("\u{1b}[2Ja\u{1b}[mb", "\u{fffd}[2Ja\u{fffd}[mb");
+    check("\u{1b}[8mhidden\u{1b}[7m\u{1b}[30;40m", "\u{fffd}[8mhidden\u{fffd}[7m\u{fffd}[30;40m");
     check("\u{1b}", "\u{fffd}");
     check("\u{1b}[", "\u{fffd}[");
     check("\u{1b}[31\u{1b}[31m", "\u{fffd}[31\u{1b}[31m");

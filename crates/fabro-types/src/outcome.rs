@@ -78,6 +78,10 @@ pub struct Failure {
     /// the workflow handles it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
+    /// Data of the store that the stage needs is lost or damaged. That is no result of the stage: the
+    /// driver ends, nothing is recorded, and the run can be resumed once the store is restored.
+    #[serde(skip)]
+    pub damage: bool,
 }
 
 /// What follows when no model or agent is available.
@@ -107,6 +111,7 @@ impl Failure {
             terminal: false,
             retry_after_ms: None,
             unavailable: None,
+            damage: false,
         }
     }
 

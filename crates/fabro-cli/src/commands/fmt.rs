@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use fabro_terminal::diagnostics;
+use fabro_types::clean;
 
 use crate::error;
 use crate::exit::Exit;
@@ -85,7 +86,7 @@ fn format_file(
     };
     let is_same = formatted == source;
     if args.check {
-        output::text(&if is_same { String::new() } else { format!("{name}\n") })?;
+        output::text(&if is_same { String::new() } else { format!("{}\n", clean(&name)) })?;
     } else if is_stdin || !args.write {
         output::stdout(&formatted)?;
     } else if !is_same {

@@ -5,6 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
+use fabro_types::clean;
+
 use crate::error;
 use crate::exit::Exit;
 use crate::global::quoted;
@@ -52,11 +54,11 @@ pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).open(&path).map_err(cannot)?;
         file.write_all(content.as_bytes()).map_err(cannot)?;
-        let _ = writeln!(text, "{}", path.display());
+        let _ = writeln!(text, "{}", clean(&path.to_string_lossy()));
     }
     let there = match args.dir.strip_prefix(".") {
         Ok(dir) if dir.as_os_str().is_empty() => String::new(),
-        _ => format!("cd {} && ", quoted(&args.dir)),
+        _ => format!("cd {} && ", clean(&quoted(&args.dir))),
     };
     let _ = writeln!(text, "\nrun it with: {there}fabro run hello");
     output::text(&text)?;

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap_complete::ArgValueCandidates;
-use fabro_store::{RunVerification, Runs as _, SqliteStore};
+use fabro_engine::read_all;
+use fabro_inspect::artifacts;
+use fabro_sandbox::artifacts::stored_file;
+use fabro_store::{RunVerification, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::Paint;
 use fabro_types::RunId;
 use serde::Serialize;
@@ -52,6 +55,10 @@ struct Verified {
     /// Events of older versions, which kept no hashes.
     unhashed: u64,
     blobs: u64,
+    /// Whether it is known where the log ends: without `heads/RUN`, lost events at the end go unnoticed.
+    end_known: bool,
+    /// Files that stages left, which the run keeps.
+    artifacts: u64,
     problems: Vec<String>,
 }
 
@@ -63,6 +70,8 @@ impl From<RunVerification> for Verified {
             events: found.events,
             unhashed: found.unhashed,
             blobs: found.blobs,
+            end_known: found.has_head,
+            artifacts: 0,
             problems: found.problems.iter().map(ToString::to_string).collect(),
         }
     }
@@ -101,12 +110,33 @@ pub async fn verify(args: &VerifyArgs, global: &Global) -> anyhow::Result<Exit> 
     }
     let mut verified: Vec<Verified> = Vec::new();
     for run in runs {
-        verified.push(store.verify(run).await?.into());
+        verified.push(verify_run(&store, run).await?);
     }
     let is_whole = problems.is_empty() && verified.iter().all(|run| run.whole);
     let report = serde_json::json!({"whole": is_whole, "problems": problems, "runs": verified});
     output::report(args.json, &report, || text(&problems, &verified, global.paint_stdout()))?;
     Ok(if is_whole { Exit::SUCCEEDED } else { Exit::STORE })
+}
+
+/// Checks the log of a run, the blobs that it names, and the artifacts that it keeps.
+async fn verify_run(store: &SqliteStore, run: RunId) -> Result<Verified, StoreError> {
+    let mut verified = Verified::from(store.verify(run).await?);
+    let Ok(events) = read_all(store, run).await else {
+        // The problems say why.
+        return Ok(verified);
+    };
+    let run_dir = store.runs_dir().join(run.to_string());
+    let files: Vec<_> = artifacts(&events).iter().map(|kept| kept.artifact.clone()).collect();
+    verified.artifacts = files.len() as u64;
+    let check = move || -> Vec<String> {
+        let damaged =
+            files.iter().filter_map(|it| stored_file(&run_dir, &it.file, &it.sha256).err());
+        damaged.map(|damaged| damaged.to_string()).collect()
+    };
+    let damaged = tokio::task::spawn_blocking(check).await;
+    verified.problems.extend(damaged.unwrap_or_else(|error| vec![error.to_string()]));
+    verified.whole = verified.problems.is_empty();
+    Ok(verified)
 }
 
 /// Checks a whole store.
@@ -120,10 +150,8 @@ pub async fn check_store(store: &SqliteStore) -> StoreCheck {
         Ok(runs) => {
             check.runs = runs.len();
             for run in runs {
-                match store.verify(run).await {
-                    Ok(found) => {
-                        check.problems.extend(found.problems.iter().map(ToString::to_string));
-                    }
+                match verify_run(store, run).await {
+                    Ok(found) => check.problems.extend(found.problems),
                     Err(error) => check.problems.push(error.to_string()),
                 }
             }
@@ -151,12 +179,18 @@ fn text(problems: &[String], runs: &[Verified], paint: Paint) -> String {
         let events = run.events;
         let blobs = run.blobs;
         let _ = write!(text, "{word} {}  {events} events, {blobs} blobs", run.run);
+        if run.artifacts > 0 {
+            let _ = write!(text, ", {} artifacts", run.artifacts);
+        }
         if run.unhashed > 0 {
             let _ = write!(
                 text,
                 " ({} events have no hash: an older version wrote them)",
                 run.unhashed
             );
+        }
+        if !run.end_known && run.whole {
+            text.push_str(" (not known whether events are missing at the end: this is a copy without `heads`)");
         }
         text.push('\n');
         for problem in &run.problems {

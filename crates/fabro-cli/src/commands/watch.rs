@@ -58,7 +58,7 @@ fn check(args: &ValidateArgs, global: &Global) -> anyhow::Result<BTreeSet<PathBu
         return Ok(report.files);
     }
     if global.can_redraw_stdout() {
-        output::stdout("\x1b[2J\x1b[3J\x1b[H")?;
+        output::bytes(b"\x1b[2J\x1b[3J\x1b[H")?;
     }
     let paint = global.paint_stdout();
     let text = human(&report.outcomes, paint);

@@ -142,6 +142,9 @@ fn damage_is_noticed() {
     error: the artifact cache/artifacts/files/test/retry_1/playwright-report/index.html is missing from the store
       help: restore the directory of the run, or run the stage again
     ");
+    let verified = project.run(&["verify", "latest"]);
+    assert!(verified.starts_with("exit 4") && verified.contains("is missing from"), "{verified}");
+    assert_eq!(project.exit(&["doctor"]), 1);
     fs::write(file, "other").unwrap();
     assert_snapshot!(project.run(&["artifact", "cp", "latest", "index.html", "b"]), @r"
     exit 4
@@ -156,6 +159,27 @@ fn damage_is_noticed() {
     ── stderr
     warning: the artifact cache/artifacts/files/test/retry_1/playwright-report/index.html has been changed in the store
     ");
+}
+
+#[test]
+fn damaged_bytes_in_the_pool_do_not_spoil_later_artifacts() {
+    let project = project();
+    assert_eq!(project.exit(&["verify"]), 0);
+    let rows = project.json(&["artifact", "list", "latest", "index.html", "--json"]);
+    let sha256 = rows[0]["sha256"].as_str().unwrap();
+    let pool = project.path().join(".fabro/state/artifacts");
+    let object = pool.join(&sha256[..2]).join(&sha256[2..]);
+    fs::set_permissions(&object, fs::Permissions::from_mode(0o600)).unwrap();
+    // Of the same length, and by all of its names: they are one file.
+    fs::write(&object, "eviL\n").unwrap();
+    assert_eq!(project.exit(&["verify"]), 4);
+    for dir in ["playwright-report", "test-results"] {
+        fs::remove_dir_all(project.path().join(dir)).unwrap();
+    }
+    assert_eq!(project.exit(&["run", "run.toml"]), 0);
+    assert_eq!(project.exit(&["artifact", "cp", "latest", "index.html", "copy"]), 0);
+    assert_eq!(project.read("copy"), "page\n");
+    assert_eq!(project.exit(&["verify"]), 0, "the first run has its bytes back");
 }
 
 #[test]

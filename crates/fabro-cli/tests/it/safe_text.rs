@@ -4,9 +4,11 @@ use serde_json::json;
 
 use crate::project::Project;
 
-/// Erases the screen, writes the clipboard, turns the direction of writing, and hides characters.
-const FOREIGN: &str =
-    "A\u{1b}[2J\u{1b}]52;c;aGk=\u{7}B\u{9b}2J\u{202e}C\u{2066}\u{200b}D\u{200f}\u{feff}d\u{200d}E";
+/// Erases the screen, writes the clipboard, turns the direction of writing, and hides and colors text.
+const FOREIGN: &str = "\u{1b}[31mQ\u{1b}[8mA\u{1b}[2J\u{1b}]52;c;aGk=\u{7}B\u{9b}2J\u{202e}C\u{2066}\u{200b}D\u{200f}\u{feff}d\u{200d}E";
+
+/// How the foreign text begins: no command passes a color that is not its own.
+const FOREIGN_COLOR: &str = "\u{1b}[31mQ";
 
 /// Whether a character of the foreign text is printed as it is.
 fn is_harmful(c: char) -> bool {
@@ -34,6 +36,7 @@ fn check(project: &Project, args: &[&str]) -> String {
     let mut all = String::new();
     for bytes in [&output.stdout, &output.stderr] {
         let text = String::from_utf8(bytes.clone()).unwrap();
+        assert!(!text.contains(FOREIGN_COLOR), "{args:?}: {text:?}");
         let plain = without_colors(&text);
         assert!(!plain.contains(is_harmful), "{args:?}: {plain:?}");
         all.push_str(&plain);
@@ -41,9 +44,9 @@ fn check(project: &Project, args: &[&str]) -> String {
     all
 }
 
-#[test]
-fn foreign_text_does_not_control_the_terminal() {
-    let workflow = format!(
+/// A workflow with the foreign text in all of its parts, which waits at a gate.
+fn workflow() -> String {
+    format!(
         r#"digraph "{FOREIGN}" {{
     graph [goal="goal {FOREIGN}"]
     start -> work
@@ -60,7 +63,12 @@ fn foreign_text_does_not_control_the_terminal() {
     gate -> work [label="[N] no {FOREIGN}", condition="context.n={FOREIGN}"]
 }}
 "#
-    );
+    )
+}
+
+#[test]
+fn foreign_text_does_not_control_the_terminal() {
+    let workflow = workflow();
     let answer = json!({
         "preferred_next_label": FOREIGN, "notes": FOREIGN,
         "context_updates": {FOREIGN: FOREIGN, "key": FOREIGN},
@@ -69,11 +77,16 @@ fn foreign_text_does_not_control_the_terminal() {
     let script = json!({"work": [turn]}).to_string();
     let file = format!("w{}.fabro", FOREIGN.replace('/', ""));
     let project = Project::with(&[(&file, &workflow), ("m.json", &script), ("text", FOREIGN)]);
+    let failing = r#"digraph { graph [on_failure=stop]; start -> shell -> exit
+        shell [shape=parallelogram, script="cat text >&2; exit 3"] }"#;
+    project.write("failing.fabro", failing.as_bytes());
     let input = format!("x={FOREIGN}");
     let option = format!("--{FOREIGN}");
     for color in ["never", "always"] {
         let check = |args: &[&str]| check(&project, &[args, &["--color", color]].concat());
         check(&["validate", &file]);
+        let shown = check(&["run", "failing.fabro"]);
+        assert!(shown.contains("failed: exit code 3"), "{shown}");
         check(&["run", &file, "--dry-run", "-I", &input]);
         let shown = check(&["run", &file, "--model-script", "m.json", "-I", &input]);
         assert!(shown.contains("is paused"), "{shown}");

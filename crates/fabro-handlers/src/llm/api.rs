@@ -16,7 +16,7 @@ use super::journal::StageJournal;
 use super::prepare::StageRequest;
 use super::settings::warn_of_unknown_price;
 use super::{LlmHandler, canceled_with, cannot_record};
-use crate::common::session_id;
+use crate::common::{is_damage, session_id};
 use crate::files::AgentStatus;
 use crate::memory::read_recorded;
 
@@ -174,5 +174,6 @@ fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {
 }
 
 fn lost(error: &TranscriptError<ReadError>) -> StageEnd {
-    Failure::new(FailureClass::Structural, format!("the conversation is lost: {error}")).into()
+    let message = format!("the conversation is lost: {error}");
+    Failure { damage: is_damage(error), ..Failure::new(FailureClass::Structural, message) }.into()
 }

@@ -86,7 +86,7 @@ fn a_stage_that_cannot_be_recorded_ends_the_driver() {
         let error = error.replace(&scene.run_id().to_string(), "RUN");
         assert_eq!(
             error,
-            "stage `p` cannot be recorded: write DIR/blocked/RUN/stages/002-p@1: Not a directory (os error 20); free some space or choose another store"
+            "stage `p` cannot continue: write DIR/blocked/RUN/stages/002-p@1: Not a directory (os error 20); free some space or choose another store"
         );
         // Nothing was lost: with the obstacle gone the stage runs.
         std::fs::remove_file(&blocked).unwrap();

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fabro_engine::{
-    Batch, Finished, Input, Machine, OutputSpec, Plan, Position, Stage, StageEnd, read_needs,
+    Batch, Finished, Input, Machine, OutputSpec, Plan, Position, ReadError, Stage, StageEnd,
+    read_needs,
 };
 use fabro_events::{Event, EventBody, Note};
 use fabro_gate::{GateAnswer, Question};
@@ -95,7 +96,7 @@ impl Player {
 
     async fn handle(&mut self, input: Input) -> Result<(), ReplayError> {
         self.machine.handle(self.now_ms, input);
-        read_needs(&mut self.machine, self.now_ms, &*self.store);
+        read_needs(&mut self.machine, self.now_ms, &*self.store).map_err(ReadError::from)?;
         let commit = self.machine.take_commit();
         let expected = self.machine.state().last_seq - commit.events.len() as u64;
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
