@@ -227,7 +227,7 @@ fn io_at(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> BlobError {
 
 fn missing_or_io(blob: &BlobRef, path: PathBuf, error: io::Error) -> BlobError {
     match error.kind() {
-        io::ErrorKind::NotFound => BlobError::Missing { blob: *blob },
+        io::ErrorKind::NotFound => BlobError::Lost { blob: *blob },
         _ => BlobError::Io { path, source: error },
     }
 }

@@ -35,7 +35,7 @@ pub use file::{as_file, bytes_as_file};
 pub use json_string::text_to_json_string;
 pub use memory::MemoryBlobs;
 pub use value::{
-    NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, offload_value, read_blob, read_inner,
+    NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, offload_value, read_blob, read_inner, reference,
 };
 
 /// Where blobs are kept. `put` and `get` are all an implementation has to have.
@@ -104,11 +104,17 @@ forward!(&B, Box<B>, Arc<B>);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlobError {
-    /// There is no such blob.
-    #[error(
-        "{blob} is not in the store; restore the store's `blobs` directory, or run the stage that made it again"
-    )]
+    /// There is no such blob: none was stored, as far as is known.
+    #[error("{blob} is not in the store, and no such value is known to have been stored")]
     Missing {
+        /// The blob asked for.
+        blob: BlobRef,
+    },
+    /// The blob was stored, as far as is known, and is gone.
+    #[error(
+        "{blob} was stored and is gone; restore the store's `blobs` directory, or run the stage that made it again"
+    )]
+    Lost {
         /// The blob asked for.
         blob: BlobRef,
     },

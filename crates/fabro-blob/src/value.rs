@@ -34,9 +34,24 @@ pub enum ReadError {
     Json(#[from] serde_json::Error),
 }
 
-/// The value that a reference stands for, when it is at most [`READ_LIMIT`] bytes.
+/// The blob that a value refers to. `None` also for a text that only looks like a reference: the store
+/// never had such a blob.
+pub fn reference(blobs: &dyn BlobStore, value: &Value) -> Option<BlobRef> {
+    let blob = BlobRef::from_value(value)?;
+    (!matches!(blobs.len(&blob), Err(BlobError::Missing { .. }))).then_some(blob)
+}
+
+/// The value that a reference stands for, when it is at most [`READ_LIMIT`] bytes. A name that the store never
+/// had is text, of a model, say, that only looks like a reference: it stands for itself.
+///
+/// # Errors
+///
+/// The value is too large, lost, damaged, or not JSON.
 pub fn read_blob(blobs: &dyn BlobStore, blob: &BlobRef) -> Result<Value, ReadError> {
-    let bytes = blobs.len(blob)?;
+    let bytes = match blobs.len(blob) {
+        Err(BlobError::Missing { .. }) => return Ok(blob.to_value()),
+        bytes => bytes?,
+    };
     if bytes > READ_LIMIT {
         return Err(ReadError::TooLarge { bytes });
     }

@@ -104,7 +104,8 @@ fn read_values(
     blobs: &dyn BlobStore,
 ) -> Result<BTreeMap<BlobRef, Result<Value, String>>, BlobError> {
     let read = |blob| {
-        if limit < READ_LIMIT && blobs.len(blob)? > limit {
+        let is_large = |bytes| limit < READ_LIMIT && bytes > limit;
+        if blobs.len(blob).is_ok_and(is_large) {
             return Ok(Err("it is not needed".to_owned()));
         }
         match read_blob(blobs, blob) {

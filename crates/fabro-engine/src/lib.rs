@@ -105,7 +105,7 @@ pub use cursor::{Cursor, EnteredBy, LastStage, NodeEnd, Position, StageRecord};
 pub use drive::{DriveError, RunEnd, World, drive, read_needs};
 pub use fabro_blob::{
     BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, bytes_as_file,
-    offload_value, read_blob, read_inner,
+    offload_value, read_blob, read_inner, reference,
 };
 pub use fabro_condition::Condition;
 pub use fabro_context::{Context, keys};

@@ -338,8 +338,9 @@ mod tests {
         let mut context = Context::new();
         context.set("report", blob(json!({"score": 91})));
         context.set("branches", json!([{"text": blob(json!("done"))}]));
-        let elsewhere = MemoryBlobs::default().put(b"\"gone\"").unwrap();
-        context.set("gone", elsewhere.to_value());
+        let gone = blobs.put(b"\"gone\"").unwrap();
+        blobs.lose(&gone);
+        context.set("gone", gone.to_value());
         let reading = Reading { context: &context, blobs: &blobs };
         let evaluate = |text: &str| reading.evaluate(&Condition::parse(text).unwrap());
         for text in ["report.score > 90", "context.branches.0.text = done", "report || gone"] {

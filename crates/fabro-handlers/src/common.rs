@@ -28,8 +28,12 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> Failure {
 /// Whether the store has lost or damaged something that it should have.
 pub(crate) fn is_damage(error: &(dyn Error + 'static)) -> bool {
     let is_blob = |error: &(dyn Error + 'static)| {
-        let read = error.downcast_ref::<ReadError>();
-        error.is::<BlobError>() || read.is_some_and(|error| matches!(error, ReadError::Blob(_)))
+        let read = match error.downcast_ref::<ReadError>() {
+            Some(ReadError::Blob(error)) => Some(error),
+            _ => error.downcast_ref::<BlobError>(),
+        };
+        // Without `Missing`: a name that the store never had is only text.
+        read.is_some_and(|error| !matches!(error, BlobError::Missing { .. }))
     };
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use fabro_engine::{Stage, StageRecord, keys};
+use fabro_engine::{Stage, StageRecord, keys, reference};
 use fabro_events::{Event, EventBody};
 use fabro_preamble::memory::{Memory, REMEMBERED_TURNS, Speaker, Turn};
 use fabro_redact::Redactor;
@@ -124,7 +124,7 @@ impl StageContext {
     ) -> Result<Self, Failure> {
         let mut shown = BTreeMap::new();
         for (key, value) in stage.context.iter().filter(|(key, _)| fabro_preamble::shows_key(key)) {
-            let value = match BlobRef::from_value(value) {
+            let value = match reference(&*stage.store, value) {
                 None => Arc::clone(value),
                 Some(blob) => {
                     let path = local_path(&stage.run_dir, &*stage.store, &blob);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use fabro_engine::{
-    BlobStore, Context, Plan, ReadError, Stage, StageRecord, Store, keys, read_blob,
+    BlobStore, Context, Plan, ReadError, Stage, StageRecord, Store, keys, read_blob, reference,
 };
 use fabro_events::CreatedRun;
 use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, branch_sections, shows_key};
@@ -298,7 +298,7 @@ impl Source {
     }
 
     fn shown(&self, key: &str, value: &Arc<Value>) -> Shown {
-        match (BlobRef::from_value(value), value.as_object()) {
+        match (reference(&*self.store, value), value.as_object()) {
             (Some(blob), _) => Shown::File(self.path(&blob)),
             // Of a sub-workflow's context, what its own preambles would show.
             (None, Some(context)) if key.starts_with(keys::CHILD_PREFIX) => {
@@ -340,7 +340,7 @@ fn output(
         other => Output::Text(other.to_string()),
     };
     let Some(value) = value else { return Output::None };
-    let Some(blob) = BlobRef::from_value(value) else { return text(value) };
+    let Some(blob) = reference(blobs, value) else { return text(value) };
     let is_short = blobs.len(&blob).is_ok_and(|bytes| bytes <= INLINE);
     let read = is_short.then(|| read_blob(blobs, &blob).ok()).flatten();
     read.map_or_else(|| Output::File(path(&blob)), |value| text(&value))

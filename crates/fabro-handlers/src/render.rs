@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_engine::{
-    Context, Mode, ReadError, RenderError, Stage, Store, TextTemplate, Vars, read_blob,
+    Context, Mode, ReadError, RenderError, Stage, Store, TextTemplate, Vars, read_blob, reference,
 };
 use fabro_events::CreatedRun;
 use fabro_types::{BlobRef, Failure, FailureClass};
@@ -107,7 +107,7 @@ impl Vars for StageVars {
     }
 
     fn path(&self, key: &str) -> Option<String> {
-        let blob = BlobRef::from_value(self.context.get(key)?)?;
+        let blob = reference(&*self.store, self.context.get(key)?)?;
         let path = local_path(&self.run_dir, &*self.store, &blob);
         path.inspect_err(|error| self.damage.store(is_damage(error), Ordering::Relaxed)).ok()
     }

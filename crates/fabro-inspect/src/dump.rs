@@ -9,10 +9,9 @@ mod stages;
 use std::io;
 use std::sync::Arc;
 
-use fabro_blob::BlobStore;
+use fabro_blob::{BlobStore, reference};
 use fabro_engine::checkpoint;
 use fabro_events::Event;
-use fabro_types::BlobRef;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -161,7 +160,7 @@ impl DumpRun<'_> {
 
     /// A text of a stage as a file has it: of a string its characters, of any other value its JSON.
     fn text(&self, stage: &str, value: &Value) -> Result<Vec<u8>, ReportError> {
-        let bytes = match (value, BlobRef::from_value(value)) {
+        let bytes = match (value, reference(self.blobs, value)) {
             (Value::String(text), _) if self.keep_references => {
                 return Ok(text.clone().into_bytes());
             }

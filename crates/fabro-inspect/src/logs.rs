@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fabro_blob::BlobStore;
+use fabro_blob::{BlobStore, reference};
 use fabro_context::keys;
 use fabro_engine::checkpoint::{self, StageName};
 use fabro_events::{Event, EventBody};
@@ -149,7 +149,7 @@ pub fn recorded_text(
         stage: key.full_name(),
         source: source.into(),
     };
-    let bytes = match (value, BlobRef::from_value(value)) {
+    let bytes = match (value, reference(blobs, value)) {
         (_, Some(blob)) => blobs.get(&blob).map_err(failed)?,
         (Value::String(text), None) => return Ok(text.clone()),
         (other, None) => return Ok(format!("{other:#}")),

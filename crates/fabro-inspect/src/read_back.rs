@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fabro_blob::BlobStore;
+use fabro_blob::{BlobError, BlobStore};
 use fabro_engine::{read_blob, read_inner};
 use fabro_types::BlobRef;
 use serde_json::Value;
@@ -27,7 +27,10 @@ pub fn read_back(
     }
     let mut left = INNER;
     read_inner(Arc::make_mut(value), &mut |blob| {
-        let bytes = blobs.len(blob).map_err(|error| lost(error.into()))?;
+        let bytes = match blobs.len(blob) {
+            Err(BlobError::Missing { .. }) => return Ok(None),
+            bytes => bytes.map_err(|error| lost(error.into()))?,
+        };
         let Some(rest) = left.checked_sub(bytes) else {
             return Err(ReportError::TooMuch { key: key.to_owned() });
         };
@@ -38,7 +41,7 @@ pub fn read_back(
 
 #[cfg(test)]
 mod tests {
-    use fabro_blob::{BlobError, MemoryBlobs};
+    use fabro_blob::MemoryBlobs;
     use serde_json::json;
 
     use super::*;
@@ -61,8 +64,16 @@ mod tests {
         let name = text.to_string();
         assert_eq!(read(printed.clone()).unwrap(), name, "a text is taken as it is");
         assert_eq!(read(json!([printed])).unwrap(), format!("[{name}]"));
-        let gone = BlobRef::of(b"gone").to_value();
-        let error = read(json!({"a": [gone]})).unwrap_err();
+        let never = json!({"a": [BlobRef::of(b"never stored").to_value()]});
+        assert_eq!(read(never.clone()).unwrap(), never.to_string());
+    }
+
+    #[test]
+    fn a_lost_value_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = fabro_blob::DirBlobs::new(dir.path());
+        let mut value = Arc::new(json!({"a": [BlobRef::of(b"gone").to_value()]}));
+        let error = read_back("k", &mut value, &blobs).unwrap_err();
         assert!(error.is_store());
         assert!(error.to_string().starts_with("the value of `k` cannot be read back: "));
     }

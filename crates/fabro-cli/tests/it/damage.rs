@@ -91,6 +91,29 @@ fn a_lost_value_is_no_result_of_the_stage_that_reads_it() {
     );
 }
 
+#[test]
+fn text_that_looks_like_the_name_of_a_value_is_text() {
+    let name = format!("blob://sha256/{}", "0".repeat(64));
+    let directive = format!(r#"{{\"context_updates\": {{\"x\": \"{name}\"}}}}"#);
+    let script = format!(
+        r#"{{"prose": [{{"text": "it is in {name}, \"{name}\" {directive}"}}], "exact": [{{"text": "{name}"}}]}}"#
+    );
+    let flow = r#"digraph { start -> prose -> exact -> use -> exit
+        prose [prompt="a"]; exact [prompt="b"]
+        use [shape=parallelogram, script="echo {{ context.x }}"] }"#;
+    let project = Project::with(&[("flow.fabro", flow), ("m.json", &script)]);
+    let shown = project.run(&["run", "flow.fabro", "--model-script", "m.json"]);
+    assert!(shown.starts_with("exit 0\n"), "{shown}");
+    let used = project.run(&["logs", "latest", "use"]);
+    assert!(used.contains(&name), "{used}");
+    assert_eq!(project.exit(&["context", "latest", "--resolve"]), 0);
+    assert_eq!(project.exit(&["dump", "latest", "-o", "out"]), 0);
+    assert_eq!(project.exit(&["replay", "latest"]), 0);
+    let verified = project.run(&["verify"]);
+    assert!(verified.starts_with("exit 0\n"), "{verified}");
+    assert_eq!(project.exit(&["backup", "copy.db"]), 0);
+}
+
 const LINE: &str = r#"digraph {
     start -> one -> two -> exit
     one [shape=parallelogram, script="echo one >> ran"]

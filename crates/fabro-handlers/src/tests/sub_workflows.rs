@@ -1,3 +1,6 @@
+use fabro_engine::BlobStore as _;
+use fabro_types::BlobRef;
+
 use super::*;
 
 const PARENT: &str = r#"digraph {
@@ -497,9 +500,11 @@ fn a_child_whose_parent_is_stopped_stays_to_be_resumed() {
 fn a_stop_condition_that_cannot_be_decided_is_told_once() {
     let child =
         CHILD.replace("look -> exit", "look -> d -> exit; d [shape=parallelogram, script=d]");
-    let lost = format!("\\\"blob://sha256/{}\\\"", "0".repeat(64));
+    let large = vec![b'1'; 16 << 20 | 1];
+    let name = format!("\\\"{}\\\"", BlobRef::of(&large));
     let mut scene =
-        nested(&child).model(&MODEL.replace("found\\\": 3", &format!("found\\\": {lost}")));
+        nested(&child).model(&MODEL.replace("found\\\": 3", &format!("found\\\": {name}")));
+    scene.store.put(&large).unwrap();
     scene.bundle.source = PARENT.replace(
         "stack.child_workflow",
         "manager.stop_condition=\"found=3\", stack.child_workflow",
@@ -507,7 +512,7 @@ fn a_stop_condition_that_cannot_be_decided_is_told_once() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    sub warns (stop_condition) manager.stop_condition cannot be decided: `found` cannot be read: blob://sha256/0000000000000000000000000000000000000000000000000000000000000000 is not in the store; restore the store's `blobs` directory, or run the stage that made it again
+    sub warns (stop_condition) manager.stop_condition cannot be decided: `found` cannot be read: its 16777217 bytes are more than the 16 MB that are read back
     003 sub@1 succeeded -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded

@@ -1,5 +1,6 @@
 //! Conversations with models.
 
+use fabro_blob::DirBlobs;
 use fabro_events::{Given, Note};
 use serde_json::Value;
 
@@ -33,8 +34,8 @@ fn what_the_model_was_given_is_read_back() {
     say("assistant", "talk@1", None, "Be kind.");
     let report = stage(&bench.events, "talk", true, &*bench.blobs).unwrap();
     insta::assert_snapshot!(serde_json::to_string(&report).unwrap(), @r#"{"rank":2,"node":"talk","visit":1,"branch":null,"status":"running","started_at":"1970-01-01T00:00:01.000Z","ended_at":null,"attempts":1,"edge":null,"duration_ms":3000,"system":"Be brief.","tools":[{"name":"look"}],"prompt":null,"response":null,"outcome":null,"transcript":[{"role":"user","content":"short"},{"role":"user","session_id":"talk@1/a1","content":"short","system":"Be quick."},{"role":"assistant","content":"short","system":"Be kind.","tools":[{"name":"look"}]}]}"#);
-    let missing =
-        stage(&bench.events, "talk", true, &MemoryBlobs::default()).unwrap_err().to_string();
+    let none = DirBlobs::new("/nonexistent");
+    let missing = stage(&bench.events, "talk", true, &none).unwrap_err().to_string();
     assert!(missing.starts_with("the system prompt of `talk@1` cannot be read back"), "{missing}");
 }
 
@@ -80,6 +81,7 @@ fn a_conversation_is_read_back_from_the_last_attempt() {
     assert_eq!((name.as_str(), events.into_iter().find(is_message)), ("start@1", None));
     let error = conversation(&bench.events[..2], None).unwrap_err().to_string();
     assert_eq!(error, "no stage of the run has a conversation with a model");
-    let missing = stage(&bench.events, "talk", true, &MemoryBlobs::default()).unwrap_err();
-    insta::assert_snapshot!(missing, @"a message of `talk@1` cannot be read back: blob://sha256/b140b90a43115baba8a4aee761602f93fb32d0834a8db00076f897f0f3721003 is not in the store; restore the store's `blobs` directory, or run the stage that made it again");
+    let none = DirBlobs::new("/nonexistent");
+    let missing = stage(&bench.events, "talk", true, &none).unwrap_err();
+    insta::assert_snapshot!(missing, @"a message of `talk@1` cannot be read back: blob://sha256/b140b90a43115baba8a4aee761602f93fb32d0834a8db00076f897f0f3721003 was stored and is gone; restore the store's `blobs` directory, or run the stage that made it again");
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use fabro_blob::DirBlobs;
 use fabro_engine::Phase;
 use fabro_events::{Entry, GateOption, PauseReason, QuestionType};
 use fabro_store::RunSummary;
@@ -179,7 +180,7 @@ fn a_stage_shows_what_went_in_and_what_came_out() {
       }
     }
     "#);
-    let empty = MemoryBlobs::default();
+    let empty = DirBlobs::new("/nonexistent");
     let error = stage(&bench.events, "plan", true, &empty).unwrap_err();
     assert!(error.is_store());
 }

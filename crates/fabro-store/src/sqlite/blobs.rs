@@ -1,5 +1,7 @@
 //! Blobs: small ones are rows, others files, and which run names which.
 
+use std::collections::BTreeSet;
+
 use fabro_blob::{BlobError, BlobStore as _};
 use fabro_types::BlobRef;
 use rusqlite::{OptionalExtension, params};
@@ -38,6 +40,22 @@ impl Database {
         }
     }
 
+    /// What a missing file means: a blob that is known was stored and is lost. A name of which nothing is known
+    /// is only text, of a model, say.
+    pub(super) fn lost_or_unknown(&self, error: BlobError) -> BlobError {
+        let BlobError::Lost { blob } = error else { return error };
+        match self.small_blob("SELECT 1 FROM blobs WHERE hash = ?1", &blob, |_| Ok(())) {
+            Ok(None) => BlobError::Missing { blob },
+            Ok(Some(())) => error,
+            Err(error) => error,
+        }
+    }
+
+    /// Of these names those of blobs that are files.
+    pub(super) fn with_files(&self, named: &BTreeSet<BlobRef>) -> Vec<BlobRef> {
+        named.iter().filter(|blob| self.files.len(blob).is_ok()).copied().collect()
+    }
+
     pub(super) fn put_small(&self, blob: &BlobRef, bytes: &[u8]) -> Result<(), BlobError> {
         let stored = self.write_with(|transaction| Ok(insert_blob(transaction, blob, bytes)?));
         stored.map_err(|error| BlobError::Backend { source: Box::new(error) })
@@ -71,14 +89,20 @@ pub(super) fn insert_blob(
     Ok(())
 }
 
+/// Keeps that a blob is a file.
+pub(super) fn insert_file(transaction: &Transaction<'_>, blob: &BlobRef) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("INSERT INTO blobs (hash) VALUES (?1) ON CONFLICT (hash) DO NOTHING")?
+        .execute([blob.digest()])?;
+    Ok(())
+}
+
+/// Keeps that a run names a blob; nothing for a name that is only text.
 pub(super) fn insert_use(
     transaction: &Transaction<'_>,
     key: i64,
     blob: &BlobRef,
 ) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached("INSERT INTO blobs (hash) VALUES (?1) ON CONFLICT (hash) DO NOTHING")?
-        .execute([blob.digest()])?;
     transaction
         .prepare_cached(
             "INSERT INTO uses (run, blob) SELECT ?1, id FROM blobs WHERE hash = ?2

@@ -6,7 +6,7 @@ use fabro_types::{BlobRef, RunId, RunStatus};
 use rusqlite::types::{FromSql as _, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::blobs::{insert_blob, insert_use, is_small};
+use super::blobs::{insert_blob, insert_file, insert_use, is_small};
 use super::chain::Hash;
 use super::database::Database;
 use super::database::run_key;
@@ -91,6 +91,7 @@ impl Database {
             refs::collect(bytes, &mut named);
             self.put_large(blob, bytes)?;
         }
+        let files = self.with_files(&named);
         let head = self.write_with(|transaction| {
             lease::check(transaction, run, lease)?;
             let known = make_room(transaction, run, batch.expected_seq)?;
@@ -117,6 +118,9 @@ impl Database {
             }
             for (blob, bytes) in batch.blobs.iter().filter(|(_, bytes)| is_small(bytes)) {
                 insert_blob(transaction, blob, bytes)?;
+            }
+            for blob in &files {
+                insert_file(transaction, blob)?;
             }
             for blob in &named {
                 insert_use(transaction, key, blob)?;

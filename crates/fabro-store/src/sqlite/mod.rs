@@ -252,7 +252,7 @@ impl BlobStore for SqliteStore {
     fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
         match self.db.small_bytes(blob)? {
             Some(bytes) => Ok(bytes),
-            None => self.db.files.get(blob),
+            None => self.db.files.get(blob).map_err(|error| self.db.lost_or_unknown(error)),
         }
     }
 
@@ -282,13 +282,13 @@ impl BlobStore for SqliteStore {
         const SQL: &str = "SELECT length(bytes) FROM blobs WHERE hash = ?1 AND bytes IS NOT NULL";
         match self.db.small_blob(SQL, blob, |row| row.get::<_, i64>(0))? {
             Some(size) => Ok(size.cast_unsigned()),
-            None => self.db.files.len(blob),
+            None => self.db.files.len(blob).map_err(|error| self.db.lost_or_unknown(error)),
         }
     }
 
     fn copy_to(&self, blob: &BlobRef, out: &mut dyn Write) -> Result<u64, BlobError> {
         match self.db.files.copy_to(blob, out) {
-            Err(BlobError::Missing { .. }) => {}
+            Err(BlobError::Lost { .. }) => {}
             copied => return copied,
         }
         let bytes = self.get(blob)?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use fabro_blob::BlobStore as _;
+use fabro_blob::{BlobError, BlobStore as _};
 use fabro_types::{BlobRef, RunId};
 use rusqlite::{Connection, params};
 
@@ -82,6 +82,8 @@ impl Database {
         for blob in named {
             match self.verify_blob(&blob) {
                 Ok(()) => found.blobs += 1,
+                // The name of a value that was never stored is only text.
+                Err(StoreError::Blob(BlobError::Missing { .. })) => {}
                 Err(error) => found.problems.push(error),
             }
         }
@@ -102,7 +104,10 @@ impl Database {
     fn verify_blob(&self, blob: &BlobRef) -> Result<(), StoreError> {
         match self.small_bytes(blob)? {
             Some(_) => Ok(()),
-            None => Ok(self.files.copy_to(blob, &mut io::sink()).map(drop)?),
+            None => {
+                let read = self.files.copy_to(blob, &mut io::sink());
+                Ok(read.map(drop).map_err(|error| self.lost_or_unknown(error))?)
+            }
         }
     }
 
@@ -154,6 +159,18 @@ impl Database {
             let lines = check.query_map([], |row| row.get::<_, String>(0))?;
             let mut lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
             lines.retain(|line| line != "ok");
+            // A row with another name than its bytes have is no blob that a run names.
+            let mut select =
+                conn.prepare("SELECT hash, bytes FROM blobs WHERE bytes IS NOT NULL")?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                let blob = BlobRef::from_digest(row.get(0)?);
+                if BlobRef::of(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?) != blob {
+                    lines.push(
+                        BlobError::Corrupt { blob, path: Some(self.path.clone()) }.to_string(),
+                    );
+                }
+            }
             Ok(lines)
         })
     }
