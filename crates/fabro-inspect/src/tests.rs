@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabro_blob::{BlobStore as _, MemoryBlobs};
+use fabro_blob::BlobStore as _;
 use fabro_engine::Input;
 use fabro_events::{Event, EventBody};
 use fabro_types::{Outcome, RunId};

@@ -102,13 +102,11 @@ impl Database {
     }
 
     fn verify_blob(&self, blob: &BlobRef) -> Result<(), StoreError> {
-        match self.small_bytes(blob)? {
-            Some(_) => Ok(()),
-            None => {
-                let read = self.files.copy_to(blob, &mut io::sink());
-                Ok(read.map(drop).map_err(|error| self.lost_or_unknown(error))?)
-            }
+        if self.small_bytes(blob)?.is_none() {
+            let read = self.files.copy_to(blob, &mut io::sink());
+            read.map_err(|error| self.lost_or_unknown(error))?;
         }
+        Ok(())
     }
 
     pub(super) fn accept_loss(&self, run: RunId) -> Result<(), StoreError> {
