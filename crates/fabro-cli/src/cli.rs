@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
     explain, explain_attribute, fmt, fork, graph, init, inspect, logs, mcp, model, prune, ps,
-    replay, resume, rm, run, steer, validate, verify, wait,
+    replay, resume, rm, run, steer, trace, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -56,6 +56,7 @@ pub enum Command {
     Replay(replay::ReplayArgs),
     #[command(visible_alias = "costs")]
     Cost(cost::CostArgs),
+    Trace(trace::TraceArgs),
     Diff(diff::DiffArgs),
     #[command(visible_alias = "export")]
     Dump(dump::DumpArgs),
@@ -114,6 +115,7 @@ impl Command {
             Self::ExplainAttribute(args) => explain_attribute::explain_attribute(&args, global),
             Self::Explain(args) => block_on(explain::explain(&args, global)),
             Self::Cost(args) => block_on(cost::cost(&args, global)),
+            Self::Trace(args) => block_on(trace::trace(&args, global)),
             Self::Diff(args) => block_on(diff::diff(&args, global)),
             Self::Dump(args) => block_on(dump::dump(&args, global)),
             Self::Artifact(command) => block_on(artifact::artifact(command, global)),

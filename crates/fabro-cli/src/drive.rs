@@ -15,6 +15,7 @@ use fabro_types::{Failure, RunId, clean};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::trace;
 use crate::exit::Exit;
 use crate::global::{Global, logins_dir};
 use crate::output;
@@ -74,6 +75,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     if mode != Mode::Json {
         output::stderr(&message(&result, id, global));
     }
+    trace::send_at_end(id, global).await;
     if matches!(mode, Mode::Live | Mode::Plain) && has_worktree {
         output::stderr(&branch_text(id, global).await?);
     }

@@ -48,6 +48,7 @@ mod schema;
 mod sections;
 mod settings;
 mod store_dir;
+mod telemetry;
 mod tools;
 mod upstream;
 mod values;
@@ -69,6 +70,7 @@ pub use settings::{
     user_settings_file,
 };
 pub use store_dir::{project_dir, store_dir};
+pub use telemetry::TelemetrySettings;
 pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport, SearchProvider, WebSearchSettings};
 pub use variables::{MissingVariable, expand_variables};
 

@@ -10,6 +10,7 @@ use crate::file::{expand, goal_text, read_text};
 use crate::reader::{find_span, find_string};
 use crate::run::{RunConfig, parse};
 use crate::settings::{ModelSettings, RunDefaults, Settings};
+use crate::telemetry::TelemetrySettings;
 
 const GRAPH_EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
 
@@ -70,6 +71,7 @@ impl RunFile {
             agent: self.config.agent.clone().resolved(self.dir(), home)?,
             on_unavailable: self.config.on_unavailable,
             retry_unavailable: self.config.retry_unavailable,
+            telemetry: TelemetrySettings::default(),
             hooks: self.config.hooks.clone(),
             providers: self.config.providers.clone(),
             models: self.config.models.clone(),

@@ -86,7 +86,15 @@ pub(crate) const PROJECT_FILE: Schema =
     &[&[("_version", Version), ("project.directory", String), ("fabro.root", String)], RUN, COMMON];
 
 /// The settings of a config.toml.
-pub(crate) const CONFIG_FILE: Schema = &[&[("_version", Version)], COMMON];
+pub(crate) const CONFIG_FILE: Schema = &[
+    &[
+        ("_version", Version),
+        ("telemetry.otlp", Url),
+        ("telemetry.headers", Headers),
+        ("telemetry.content", Bool),
+    ],
+    COMMON,
+];
 
 /// What a run is started with.
 const RUN: &[Setting] = &[

@@ -16,6 +16,7 @@ use crate::reader::{CheckedSettings, read};
 use crate::review::SettingsFile;
 use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::schema::{CONFIG_FILE, Schema};
+use crate::telemetry::TelemetrySettings;
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
 /// runs. A model named anywhere else comes before the one named here.
@@ -32,6 +33,8 @@ pub struct Settings {
     pub retry_unavailable: Option<Duration>,
     /// `run.hooks`: what is run or requested at events, the weakest settings first.
     pub hooks: Vec<Hook>,
+    /// `telemetry`: where the traces of runs are sent.
+    pub telemetry: TelemetrySettings,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
@@ -135,6 +138,7 @@ impl Settings {
             on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
             hooks: joined(weaker.hooks, self.hooks),
+            telemetry: self.telemetry.or(weaker.telemetry),
             providers,
             models,
             defaults: self.defaults.or(weaker.defaults),
@@ -160,6 +164,7 @@ fn parse_with(text: &str, schema: Schema) -> Result<(Settings, Vec<Diagnostic>),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         hooks: checked.take("/run/hooks"),
+        telemetry: checked.take("/telemetry"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),
     };

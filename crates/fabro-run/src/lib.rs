@@ -93,6 +93,7 @@ mod secrets;
 mod services;
 mod sources;
 mod spec;
+mod telemetry;
 mod unread_inputs;
 mod worktree;
 
@@ -122,4 +123,5 @@ pub use run_services::{RunServices, SystemClock, now_ms};
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
 pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};
+pub use telemetry::{exporter, run_trace};
 pub use worktree::WORKTREE;

@@ -25,6 +25,11 @@ impl RunId {
         Self(Ulid::from_parts(self.unix_ms(), u128::from_be_bytes(bits)))
     }
 
+    /// Its 16 bytes: 6 of the time, 10 random ones.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_bytes()
+    }
+
     /// When the id was made, in milliseconds since 1970.
     pub fn unix_ms(self) -> u64 {
         self.0.timestamp_ms()

@@ -58,6 +58,7 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-engine", 3).entry_point(),
     member("fabro-tools", 3).entry_point(),
     member("fabro-hooks", 3).entry_point(),
+    member("fabro-telemetry", 3).entry_point(),
     member("fabro-agent", 4).entry_point(),
     member("fabro-external-agents", 4).entry_point(),
     member("fabro-handlers", 5),

@@ -34,6 +34,7 @@ pub mod resume;
 pub mod rm;
 pub mod run;
 pub mod steer;
+pub mod trace;
 pub mod validate;
 pub mod verify;
 pub mod wait;

@@ -27,6 +27,7 @@ mod secrets;
 mod space;
 mod states;
 mod terminal;
+mod traces;
 mod unavailable;
 mod upstream;
 mod warnings;
