@@ -18,6 +18,7 @@ use crate::active_stage::ActiveStage;
 use crate::attempt::Key;
 use crate::cursor::StageRecord;
 use crate::input::Finished;
+use crate::worktrees::LineWorktree;
 use crate::{NewBlob, Plan, unavailable};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
@@ -80,7 +81,7 @@ impl From<Failure> for StageEnd {
 pub struct Stage {
     /// The run.
     pub run_id: RunId,
-    /// How the run began.
+    /// How the run began; the working directory is that of this stage.
     pub run: Arc<CreatedRun>,
     /// The workflow.
     pub plan: Arc<Plan>,
@@ -88,6 +89,8 @@ pub struct Stage {
     pub at: ActiveStage,
     /// The branch; `None` on the main line.
     pub branch: Option<Arc<str>>,
+    /// The git worktree that it works in; `None` in a run without any.
+    pub worktree: Option<LineWorktree>,
     /// The context, as this stage's line sees it. Large values are references.
     pub context: Context,
     /// Completed stages of this line, oldest first.

@@ -27,7 +27,9 @@ pub(crate) fn outcome(
     let mut results = Vec::with_capacity(fan_out.branches.len());
     let mut outputs = Vec::with_capacity(fan_out.branches.len());
     for branch in &fan_out.branches {
+        let head_sha = state.worktrees.head(&branch.name).map(ToString::to_string);
         let result = branch_result(fan_out.id(branch), branch, state.line(&branch.name));
+        let result = BranchResult { head_sha, ..result };
         let output = result.output.as_deref().map(|output| inlined(output, fan_out, values));
         outputs.push(output.unwrap_or_default());
         let result = serde_json::to_value(result);

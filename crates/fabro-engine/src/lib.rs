@@ -97,6 +97,7 @@ mod state;
 mod transition;
 mod unavailable;
 mod unhandled;
+mod worktrees;
 
 pub use active_stage::{ActiveStage, RecordedAnswer};
 pub use begin::{NewRun, begin, cancel, last_state_event, read_all};
@@ -111,8 +112,9 @@ pub use fabro_condition::Condition;
 pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, ForEachSpec, GraphSpec, HumanSpec,
-    InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, Mode, NodeBody, NodeSpec, OnFailure,
-    OutputSpec, ParallelSpec, Plan, PlanError, RenderError, RetryTargets, TextTemplate, Vars,
+    InputSpec, Isolation, JoinPolicy, Language, LlmSpec, ManagerSpec, Merge, Mode, NodeBody,
+    NodeSpec, OnFailure, OutputSpec, ParallelSpec, Plan, PlanError, RenderError, RetryTargets,
+    TextTemplate, Vars,
 };
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};
@@ -127,6 +129,7 @@ pub use select::{LookupError, Reading};
 pub use stage_builder::StageBuilder;
 pub use state::{MAIN, Phase, RunState};
 pub use unavailable::pauses as pauses_when_unavailable;
+pub use worktrees::{BRANCH_WORKTREES, LineWorktree, Worktrees, branch_worktree_top, worktree_top};
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::Key;
 use crate::handler::{Report, Reporter, Stage};
 use crate::inconsistent::Inconsistent;
+use crate::worktrees::work_dir_of;
 use crate::{MAIN, Machine, NewRun, Plan, RunState, begin};
 
 /// What connects a stage to its driver.
@@ -61,9 +62,15 @@ impl Machine {
         let cursor = self.cursor(branch)?;
         let missing = || Inconsistent::new(format!("no stage is running on branch `{branch}`"));
         let Connections { store, run_dir, cancel, stop, reporter, messages } = connections;
+        let worktree = state.worktrees.of(branch);
+        let mut run = Arc::clone(state.created()?);
+        if let Some(dir) = worktree.as_ref().and_then(|it| work_dir_of(&run, &it.line)) {
+            Arc::make_mut(&mut run).work_dir = dir;
+        }
         Ok(Stage {
             run_id: state.run_id,
-            run: Arc::clone(state.created()?),
+            run,
+            worktree,
             at: self.active_stage(branch).ok_or_else(missing)?.clone(),
             branch: cursor.is_branch().then(|| Arc::clone(&cursor.branch)),
             context: cursor.context.clone(),

@@ -16,6 +16,7 @@ use crate::active_stage::ActiveStage;
 use crate::cursor::{Cursor, Position};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
+use crate::worktrees::{Worktrees, work_dir_of};
 
 /// The name of the main line among the cursors.
 pub const MAIN: &str = "";
@@ -57,6 +58,8 @@ pub struct RunState {
     pub causes: Vec<StageFailure>,
     /// The last rewind's place in the log; 0 when there was none.
     pub rewound_seq: u64,
+    /// The git worktrees of its lines.
+    pub worktrees: Worktrees,
 }
 
 /// Where a run stands, without regard to whether a driver is alive.
@@ -90,6 +93,7 @@ impl RunState {
             last_seq: 0,
             causes: Vec::new(),
             rewound_seq: 0,
+            worktrees: Worktrees::default(),
         }
     }
 
@@ -172,6 +176,7 @@ impl RunState {
         }
         self.last_seq = event.seq;
         self.updated_ms = event.ts_ms;
+        self.worktrees.apply(event);
         let entry = &event.entry;
         match &entry.body {
             EventBody::RunCreated(created) => self.create(created),
@@ -208,7 +213,7 @@ impl RunState {
                 let cursor = self.cursor_mut(entry)?;
                 cursor.retrying(event.seq, *attempt, *delay_ms, failure, &usage)?;
             }
-            EventBody::ParallelStarted { branches, join, max_parallel, for_each } => {
+            EventBody::ParallelStarted { branches, join, max_parallel, for_each, .. } => {
                 self.fan_out(entry, for_each.as_ref(), |stage| {
                     FanOut::new(stage, branches, join.clone(), *max_parallel)
                 })?;
@@ -326,7 +331,11 @@ impl RunState {
         let place = self.fan_out_of(name)?.begin(name)?;
         let parent = self.line_mut(BranchPath::new(name).parent().as_str())?;
         if let Position::Fanned(fan_out) = &parent.position {
-            let branch = parent.branch(fan_out, place);
+            let mut branch = parent.branch(fan_out, place);
+            let created = self.created.as_ref().filter(|_| self.worktrees.head(name).is_some());
+            if let Some(dir) = created.and_then(|created| work_dir_of(created, name)) {
+                branch.context.set(keys::WORK_DIR, Value::from(dir));
+            }
             self.cursors.insert(Arc::clone(&branch.branch), branch);
         }
         Ok(())

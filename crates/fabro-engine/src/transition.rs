@@ -6,7 +6,7 @@ use fabro_blob::READ_LIMIT;
 use fabro_context::keys;
 use fabro_events::{Candidate, EdgeChoice, EventBody, ForEach, PlannedBranch, Tier};
 use fabro_graph::NodeIx;
-use fabro_plan::{ForEachSpec, JoinPolicy, NodeSpec, RetryTargets};
+use fabro_plan::{ForEachSpec, Isolation, JoinPolicy, NodeSpec, ParallelSpec, RetryTargets};
 use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Outcome, Status};
 
 use crate::active_stage::ActiveStage;
@@ -293,12 +293,34 @@ impl Machine {
             let message = "no edge of the fan-out may be taken".to_owned();
             return self.fail_stage(branch, node, FailureClass::Structural, message);
         }
+        let isolated = match self.is_isolated(parallel)? {
+            Ok(isolated) => isolated,
+            Err(why) => return self.fail_stage(branch, node, FailureClass::Structural, why),
+        };
         let join = self.plan.join(ix).map(|ix| Arc::clone(&self.plan.spec(ix).id));
         let max_parallel = parallel.max_parallel;
-        let body = EventBody::ParallelStarted { branches, join, max_parallel, for_each };
+        let body = EventBody::ParallelStarted { branches, join, max_parallel, for_each, isolated };
         self.emit_for(branch, node, visit, body);
         self.runnable_lines.push_back(Arc::clone(branch));
         Ok(())
+    }
+
+    /// Whether the branches of a fan-out have git worktrees of their own, or why they cannot. In a dry run
+    /// nothing is executed that would need one.
+    fn is_isolated(&self, spec: &ParallelSpec) -> Result<Result<bool, String>, Inconsistent> {
+        let run = self.state.created()?;
+        if spec.isolation == Isolation::None || run.dry_run {
+            return Ok(Ok(false));
+        }
+        if run.worktree.is_some() {
+            return Ok(Ok(true));
+        }
+        let why = if run.parent.is_some() {
+            "isolation=worktree is not for fan-outs of a sub-workflow, which works in the worktree of its stage; import the file (`import`) instead"
+        } else {
+            "isolation=worktree needs a run with a git worktree"
+        };
+        Ok(Err(why.to_owned()))
     }
 
     fn fail_stage(

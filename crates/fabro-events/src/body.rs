@@ -138,6 +138,9 @@ pub enum EventBody {
         /// The list that it goes through, with a branch for each element.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         for_each: Option<Arc<ForEach>>,
+        /// Each branch has a git worktree of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        isolated: bool,
     },
     /// A branch begins. The entry's branch says which.
     #[serde(rename = "parallel.branch.started")]
@@ -613,7 +616,7 @@ impl Tier {
     }
 }
 impl EventBody {
-    /// The commit of the run's git worktree that has the files as a stage left them.
+    /// The commit of the git worktree of its line that has the files as a stage left them.
     pub fn git_sha(&self) -> Option<&str> {
         match self {
             Self::StageCompleted(end) | Self::StageFailed(end) => end.outcome.git_sha.as_deref(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fabro_config::McpServer;
@@ -26,7 +26,8 @@ pub struct LocalToolbox {
     web: Vec<Arc<dyn Tool>>,
     mcp: BTreeMap<String, McpServer>,
     logins: Option<PathBuf>,
-    servers: OnceCell<Servers>,
+    /// By the working directory, where they run: branches may have one each.
+    servers: Mutex<BTreeMap<PathBuf, Arc<OnceCell<Servers>>>>,
 }
 
 impl LocalToolbox {
@@ -34,7 +35,7 @@ impl LocalToolbox {
     pub fn new(exec: Arc<dyn Exec>, env: Vec<(String, String)>, redactor: Redactor) -> Self {
         let web = Vec::new();
         let mcp = BTreeMap::new();
-        let servers = OnceCell::new();
+        let servers = Mutex::default();
         Self { exec, env, redactor, web, mcp, logins: None, servers }
     }
 
@@ -52,10 +53,16 @@ impl LocalToolbox {
         Self { mcp, logins, ..self }
     }
 
-    async fn servers(&self, work_dir: &Path) -> &Servers {
+    async fn servers(&self, work_dir: &Path) -> Arc<OnceCell<Servers>> {
         let connect =
             || Servers::connect(self.mcp.clone(), work_dir, &self.env, self.logins.as_deref());
-        self.servers.get_or_init(connect).await
+        let servers = {
+            // Every change is whole before the lock is given back.
+            let mut all = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(work_dir.to_owned()).or_default())
+        };
+        servers.get_or_init(connect).await;
+        servers
     }
 }
 
@@ -92,8 +99,10 @@ impl Toolbox for LocalToolbox {
         }
         tools.extend(self.web.iter().cloned());
         // Agents that may not call them need not wait for them.
-        if permissions == Permissions::Full && !self.mcp.is_empty() {
-            let servers = self.servers(work_dir).await;
+        if permissions == Permissions::Full
+            && !self.mcp.is_empty()
+            && let Some(servers) = self.servers(work_dir).await.get()
+        {
             tools.extend(servers.tools());
             // They quote what a server answered, which may be anything.
             let failed = servers.failed().iter().map(ToString::to_string);

@@ -1,6 +1,7 @@
 //! What stages changed in the git worktree of their run.
 
 use fabro_engine::checkpoint::effective;
+use fabro_engine::{MAIN, Worktrees};
 use fabro_events::{Event, EventBody, RunWorktree};
 use serde::Serialize;
 
@@ -12,8 +13,10 @@ use crate::{ReportError, StageKey, check_stage};
 pub struct Changes<'a> {
     /// The worktree, as it was recorded.
     pub worktree: &'a RunWorktree,
-    /// The stages that changed files, in the order in which they ended.
+    /// The stages that changed files, in the order in which they ended; those of branches with worktrees of
+    /// their own too.
     pub stages: Vec<StageChange>,
+    last: String,
 }
 
 /// The files as a stage found and left them, as two commits.
@@ -28,9 +31,9 @@ pub struct StageChange {
 }
 
 impl Changes<'_> {
-    /// The last commit; the one that the worktree began with before any.
+    /// The last commit of the run's own worktree; the one that the worktree began with before any.
     pub fn last(&self) -> &str {
-        self.stages.last().map_or(&self.worktree.base, |stage| &stage.to)
+        &self.last
     }
 }
 
@@ -41,14 +44,21 @@ pub fn changes(events: &[Event]) -> Option<Changes<'_>> {
         _ => None,
     })?;
     let mut stages: Vec<StageChange> = Vec::new();
+    let mut worktrees = Worktrees::default();
     for event in effective(events) {
-        let (Some(to), Some(key)) = (event.entry.body.git_sha(), StageKey::of(event)) else {
+        let line = event.entry.branch.as_deref().unwrap_or(MAIN);
+        let before = worktrees.of(line).map(|worktree| worktree.head);
+        worktrees.apply(event);
+        let (Some(to), Some(key), Some(from)) =
+            (event.entry.body.git_sha(), StageKey::of(event), before)
+        else {
             continue;
         };
-        let from = stages.last().map_or(&worktree.base, |stage| &stage.to).clone();
+        let from = from.to_string();
         stages.push(StageChange { stage: key.full_name(), from, to: to.to_owned() });
     }
-    Some(Changes { worktree, stages })
+    let last = worktrees.head(MAIN).map_or_else(|| worktree.base.clone(), ToString::to_string);
+    Some(Changes { worktree, stages, last })
 }
 
 /// What one stage changed: a name as of [`explain`](crate::explain). `None` when it changed no file.

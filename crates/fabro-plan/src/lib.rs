@@ -57,8 +57,8 @@ pub use fabro_template::{Mode, RenderError, Vars};
 pub use lower::Specs;
 pub use spec::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, ForEachSpec, GraphSpec,
-    HumanSpec, InputSpec, JoinPolicy, Language, ListSource, LlmSpec, ManagerSpec, NodeBody,
-    NodeSpec, OnFailure, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, Selection,
+    HumanSpec, InputSpec, Isolation, JoinPolicy, Language, ListSource, LlmSpec, ManagerSpec, Merge,
+    NodeBody, NodeSpec, OnFailure, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, Selection,
     TextTemplate, VisitLimit,
 };
 

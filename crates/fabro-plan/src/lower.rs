@@ -170,7 +170,8 @@ impl Lowering<'_> {
             NodeKind::Prompt => NodeBody::Prompt(Box::new(self.llm(attrs, prompt, output))),
             NodeKind::FanIn => {
                 let asks = has_text(attrs, "prompt");
-                NodeBody::FanIn(asks.then(|| Box::new(self.llm(attrs, prompt, output))))
+                let llm = asks.then(|| Box::new(self.llm(attrs, prompt, output)));
+                NodeBody::FanIn(llm, self.word(attrs, "merge"))
             }
             NodeKind::Command => NodeBody::Command(self.command(attrs, script)),
             NodeKind::Human => NodeBody::Human(HumanSpec {
@@ -405,7 +406,8 @@ impl Lowering<'_> {
             policy => policy,
         };
         let max_parallel = attrs.int("max_parallel").map_or(4, count).max(1);
-        ParallelSpec { join_policy, max_parallel, for_each }
+        let isolation = self.word(attrs, "isolation");
+        ParallelSpec { join_policy, max_parallel, for_each, isolation }
     }
 
     /// The value of an attribute that is one of a few words, or else the default.

@@ -57,7 +57,7 @@ impl NodeSpec {
         match &self.body {
             NodeBody::Agent(agent) => Some(&agent.llm),
             NodeBody::Prompt(llm) => Some(llm),
-            NodeBody::FanIn(llm) => llm.as_deref(),
+            NodeBody::FanIn(llm, _) => llm.as_deref(),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ pub enum NodeBody {
     /// The beginning of a fan-out.
     Parallel(ParallelSpec),
     /// Where branches join; with a prompt a model chooses the best one.
-    FanIn(Option<Box<LlmSpec>>),
+    FanIn(Option<Box<LlmSpec>>, Merge),
     /// A pause of this length.
     Wait(Option<Duration>),
     /// A sub-workflow.
@@ -276,6 +276,30 @@ pub struct ParallelSpec {
     pub max_parallel: u32,
     /// The list that it has a branch for each element of.
     pub for_each: Option<ForEachSpec>,
+    /// Whether the branches share the files.
+    pub isolation: Isolation,
+}
+
+/// Whether the branches of a fan-out share the files of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
+pub enum Isolation {
+    /// They work in one directory.
+    #[default]
+    None,
+    /// Each has a git worktree of its own.
+    Worktree,
+}
+
+/// Whose files a fan-in takes, of branches with git worktrees of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
+pub enum Merge {
+    /// Those of the best branch.
+    #[default]
+    Best,
+    /// Those of all branches that succeeded, merged in their order.
+    All,
 }
 
 /// A list, and how its elements are called.

@@ -105,7 +105,7 @@ impl Search<'_> {
     fn stage(&mut self, plan: &Plan, spec: &NodeSpec, llm: &LlmSpec) {
         let model = self.defaults.model_of(plan, spec);
         let provider = self.defaults.provider_of(plan, spec);
-        let is_asked = matches!(spec.body, NodeBody::FanIn(_));
+        let is_asked = matches!(spec.body, NodeBody::FanIn(..));
         match &llm.backend {
             Backend::Acp { command: Some(command), .. } if !is_asked => {
                 self.add(Problem::Agent(command.to_string()), spec);

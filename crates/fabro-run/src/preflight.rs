@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fabro_config::{Hook, HookEvent, McpTransport, expand_variables};
 use fabro_engine::{
-    Backend, Language, LlmSpec, NodeBody, NodeSpec, OnFailure, Plan, RunState,
+    Backend, Isolation, Language, LlmSpec, NodeBody, NodeSpec, OnFailure, Plan, RunState,
     pauses_when_unavailable,
 };
 use fabro_external_agents::{Acp, CliAgent};
@@ -210,6 +210,25 @@ impl Models {
     }
 }
 
+/// Why the branches of a stage cannot have git worktrees of their own, and what to do.
+fn not_isolated(
+    settings: &RunSettings,
+    spec: &NodeSpec,
+    depth: usize,
+) -> Option<(&'static str, &'static str)> {
+    if spec.parallel()?.isolation == Isolation::None {
+        return None;
+    }
+    if depth > 0 {
+        let message = "isolation=worktree is not for fan-outs of a sub-workflow, which works in the worktree of its stage";
+        return Some((message, "let the parent workflow `import` the file instead"));
+    }
+    (settings.git.worktree != Some(true)).then_some((
+        "isolation=worktree needs a run with a git worktree of its own",
+        "set `worktree = true` in [run.git], or remove isolation=worktree",
+    ))
+}
+
 /// Something that a stage needs and does not have.
 struct Missing {
     /// The attribute that names it; the node itself when it has none.
@@ -297,6 +316,11 @@ impl<'a> Preflight<'a> {
                 let message = format!("`{}`: {message}", node.id);
                 Diagnostic::error("unguarded", node.span, message).with_fix(fix)
             }));
+            findings.extend(not_isolated(self.settings, spec, *depth).map(|(message, fix)| {
+                let span = node.attrs.get("isolation").map_or(node.span, |attr| attr.span);
+                Diagnostic::error("isolation", span, format!("`{}`: {message}", node.id))
+                    .with_fix(fix)
+            }));
             if spec.kind == NodeKind::ManagerLoop && *depth < MAX_SUB_WORKFLOW_DEPTH {
                 let child = bundle.child(node)?;
                 let plan = child.plan()?;
@@ -336,7 +360,7 @@ impl<'a> Preflight<'a> {
             }
             NodeBody::Agent(agent) => self.asked(plan, spec, &agent.llm, unknown),
             NodeBody::Prompt(llm) => self.asked(plan, spec, llm, unknown),
-            NodeBody::FanIn(Some(llm)) => self.model(plan, spec, llm, unknown),
+            NodeBody::FanIn(Some(llm), _) => self.model(plan, spec, llm, unknown),
             _ => None,
         }
     }

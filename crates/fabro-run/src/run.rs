@@ -37,7 +37,8 @@ use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
-use crate::worktree::{CommitsStages, new_worktree, restored_worktree};
+use crate::stage_commits::CommitsStages;
+use crate::worktree::{new_worktree, restored_worktrees};
 use crate::{
     Gate, Member, RunError, RunSpec, SetupError, open_gates_of_family, read_text, running_members,
 };
@@ -176,7 +177,7 @@ impl Run {
             warnings.extend(preflight::check(&bundle, &plan, &work_dir)?);
             warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
             if settings.git.worktree == Some(true) {
-                let new = new_worktree(&work_dir, id, &own_dir, &settings.git).await?;
+                let new = new_worktree(&work_dir, id, &own_dir, &settings.git, &plan).await?;
                 warnings.extend(new.warnings);
                 work_dir = new.work_dir;
                 worktree = Some(new.record);
@@ -542,10 +543,9 @@ impl Run {
             }
         }
         let git = &self.settings.git;
-        let worktree = restored_worktree(&self.state, &self.events, git, &services.warn).await?;
-        if let Some(worktree) = worktree {
-            let warn = Arc::clone(&services.warn);
-            handler = Arc::new(CommitsStages { handler, worktree, warn });
+        let worktrees = restored_worktrees(&self.state, &self.events, git, &services.warn).await?;
+        if let Some(worktrees) = worktrees {
+            handler = Arc::new(CommitsStages { handler, worktrees });
         }
         // The log is not needed any more, and may be large.
         self.events = Vec::new();

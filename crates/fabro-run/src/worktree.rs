@@ -1,19 +1,20 @@
-//! The git worktree of a run: its files after each stage are a commit.
+//! The git worktree of a run: how it is made, restored and forked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use fabro_config::GitSettings;
-use fabro_engine::checkpoint::effective;
-use fabro_engine::{Handler, Phase, RunState, Stage, StageEnd};
+use fabro_engine::{
+    ActiveStage, Isolation, MAIN, ParallelSpec, Phase, Plan, RunState, worktree_top,
+};
 use fabro_events::{CreatedRun, Event, EventBody, RunWorktree};
 use fabro_graph::NodeKind;
-use fabro_sandbox::git::{Author, GitError, Repository, StageCommit, Worktree};
+use fabro_sandbox::git::{Author, GitError, Repository, Worktree};
 use fabro_types::RunId;
-use tokio::sync::Semaphore;
 
 use crate::services::RUN_ID_VARIABLE;
+use crate::stage_commits::{RunWorktrees, Warn, branch_name};
 use crate::{RunError, SetupError};
 
 /// Variables with which git commands of stages would use another repository.
@@ -39,6 +40,7 @@ pub(crate) async fn new_worktree(
     run: RunId,
     run_dir: &Path,
     settings: &GitSettings,
+    plan: &Plan,
 ) -> Result<NewWorktree, RunError> {
     let refused = |message: String, fix: &str| Err(SetupError::new(message, fix).into());
     if let Some(name) = REDIRECTS.iter().find(|name| std::env::var_os(name).is_some()) {
@@ -93,13 +95,20 @@ pub(crate) async fn new_worktree(
         prefix: repository.prefix.to_string_lossy().into_owned(),
     };
     let dir = run_dir.join(WORKTREE);
-    let worktree =
-        worktree(&record, &dir, run, settings).await.map_err(|error| no_worktree(&error))?;
-    let in_the_way = worktree.branch_in_the_way().await.map_err(|error| no_worktree(&error))?;
-    if let Some(branch) = in_the_way {
-        let message =
-            format!("the branch `{branch}` is in the way of the run's branch {}", record.branch);
-        return refused(message, "rename or delete that branch");
+    let isolates = |spec: &ParallelSpec| spec.isolation == Isolation::Worktree;
+    let nodes = plan.workflow().nodes();
+    let has_branches = nodes.filter_map(|node| plan.find(&node.id)?.parallel()).any(isolates);
+    let of_branches = has_branches.then(|| branch_name(run, "branch"));
+    for name in [record.branch.clone()].into_iter().chain(of_branches) {
+        let named = RunWorktree { branch: name, ..record.clone() };
+        let worktree = worktree(&named, &dir, run, settings).await;
+        let worktree = worktree.map_err(|error| no_worktree(&error))?;
+        let in_the_way = worktree.branch_in_the_way().await.map_err(|error| no_worktree(&error))?;
+        if let Some(branch) = in_the_way {
+            let message =
+                format!("the branch `{branch}` is in the way of the run's branch {}", named.branch);
+            return refused(message, "rename or delete that branch");
+        }
     }
     Ok(NewWorktree { work_dir: work_dir_in(&dir, &record), record, warnings })
 }
@@ -107,14 +116,14 @@ pub(crate) async fn new_worktree(
 /// The folder of the run's directory that the worktree is in.
 pub const WORKTREE: &str = "worktree";
 
-fn no_worktree(error: &GitError) -> SetupError {
+pub(crate) fn no_worktree(error: &GitError) -> SetupError {
     SetupError::new(
         format!("the git worktree of the run cannot be used: {error}"),
         "fix what git reports, then try again",
     )
 }
 
-async fn worktree(
+pub(crate) async fn worktree(
     record: &RunWorktree,
     dir: &Path,
     run: RunId,
@@ -136,41 +145,27 @@ fn work_dir_in(dir: &Path, record: &RunWorktree) -> PathBuf {
     dir.join(&record.prefix).components().collect()
 }
 
-/// The top of the worktree that a working directory is in.
-fn top(work_dir: &Path, record: &RunWorktree) -> PathBuf {
-    let levels = Path::new(&record.prefix).components().count();
-    work_dir.ancestors().nth(levels).unwrap_or(work_dir).to_owned()
-}
-
-/// The commit that has the files as the last of these events left them.
-pub(crate) fn last_commit<'a>(
-    events: impl DoubleEndedIterator<Item = &'a Event>,
-    record: &'a RunWorktree,
-) -> &'a str {
-    let mut commits = events.rev().filter_map(|event| event.entry.body.git_sha());
-    commits.next().unwrap_or(&record.base)
-}
-
-/// Makes the worktree of a run that a driver begins with, with the right files in it. `None` where the
-/// run has none.
+/// Makes the worktree of a run that a driver begins with, with the right files in it; those of branches
+/// follow with their next stages. `None` where the run has none.
 ///
 /// # Errors
 ///
 /// Git cannot restore the files.
-pub(crate) async fn restored_worktree(
+pub(crate) async fn restored_worktrees(
     state: &RunState,
     events: &[Event],
     settings: &GitSettings,
-    warn: &Arc<dyn Fn(&str) + Send + Sync>,
-) -> Result<Option<Arc<Worktree>>, RunError> {
+    warn: &Warn,
+) -> Result<Option<RunWorktrees>, RunError> {
     let Some(created) = &state.created else { return Ok(None) };
     let Some(record) = &created.worktree else { return Ok(None) };
+    let Some(commit) = state.worktrees.head(MAIN) else { return Ok(None) };
     let work_dir = Path::new(&created.work_dir);
+    let keeps = keeps_files(state, events);
     let restore = async {
-        let worktree = worktree(record, &top(work_dir, record), state.run_id, settings).await?;
-        let effective = effective(events);
-        let commit = last_commit(effective.iter().copied(), record);
-        let restored = worktree.restore(commit, keeps_files(state, events)).await?;
+        let top = worktree_top(work_dir, record);
+        let worktree = worktree(record, &top, state.run_id, settings).await?;
+        let restored = worktree.restore(commit, keeps.contains(MAIN)).await?;
         worktree.known(commit).await;
         std::fs::create_dir_all(work_dir)?;
         Ok((worktree, restored))
@@ -186,20 +181,32 @@ pub(crate) async fn restored_worktree(
             "the files are as the last stage left them; what was changed since is kept as {reference}"
         ));
     }
-    Ok(Some(Arc::new(worktree)))
+    let settings = settings.clone();
+    Ok(Some(RunWorktrees::new(Arc::new(worktree), state.run_id, settings, keeps, Arc::clone(warn))))
 }
 
-/// Whether the files are as the run needs them: an agent continues its conversation with its files, a
-/// person may have changed some at a gate, and the stages of a sub-workflow have no commits of their
-/// own. A script that was interrupted runs again, with the files of the stage before it.
-fn keeps_files(state: &RunState, events: &[Event]) -> bool {
+/// The worktrees whose files are as the run needs them, by the lines that they were made for: an agent
+/// continues its conversation with its files, a person may have changed some at a gate, and the stages of
+/// a sub-workflow have no commits of their own. A script that was interrupted runs again, with the files
+/// of the stage before it.
+fn keeps_files(state: &RunState, events: &[Event]) -> BTreeSet<Arc<str>> {
     let changes_none =
         |kind| matches!(kind, NodeKind::Human | NodeKind::Wait | NodeKind::ManagerLoop);
-    let mut active = state.active().map(|(_, stage)| stage);
-    state.phase != Phase::Created
-        && !is_forked(events)
-        && (state.active().any(|(_, stage)| stage.talked)
-            || active.all(|stage| changes_none(stage.handler)))
+    if state.phase == Phase::Created || is_forked(events) {
+        return BTreeSet::new();
+    }
+    let mut stages: BTreeMap<Arc<str>, Vec<&ActiveStage>> = BTreeMap::new();
+    stages.insert(MAIN.into(), Vec::new());
+    for (line, stage) in state.active() {
+        if let Some(worktree) = state.worktrees.of(line) {
+            stages.entry(worktree.line).or_default().push(stage);
+        }
+    }
+    let keeps = |stages: &[&ActiveStage]| {
+        stages.iter().any(|stage| stage.talked)
+            || stages.iter().all(|stage| changes_none(stage.handler))
+    };
+    stages.into_iter().filter(|(_, stages)| keeps(stages)).map(|(line, _)| line).collect()
 }
 
 /// Whether a fork or a rewind is the last thing that happened.
@@ -231,78 +238,23 @@ pub(crate) async fn fork_worktree(
     copied: &mut [Event],
     run: RunId,
 ) -> Result<Option<ForkedBranch>, RunError> {
+    let commit = RunState::replay(run, &*copied).worktrees.head(MAIN).cloned();
     let not_created = || RunError::NotCreated { run };
-    let (first, rest) = copied.split_first_mut().ok_or_else(not_created)?;
+    let first = copied.first_mut().ok_or_else(not_created)?;
     let EventBody::RunCreated(created) = &mut first.entry.body else { return Err(not_created()) };
     let created: &mut CreatedRun = Arc::make_mut(created);
     let Some(record) = &mut created.worktree else { return Ok(None) };
-    let old = top(Path::new(&created.work_dir), record);
+    let old = worktree_top(Path::new(&created.work_dir), record);
     let runs_dir = old.ancestors().nth(2).unwrap_or(&old);
     let dir = runs_dir.join(run.to_string()).join(WORKTREE);
     record.branch = format!("fabro/run/{run}");
     created.work_dir = work_dir_in(&dir, record).to_string_lossy().into_owned();
-    let commit = last_commit(rest.iter(), record);
+    let commit = commit.ok_or_else(not_created)?;
     let make = async {
         let worktree = worktree(record, &dir, run, &GitSettings::default()).await?;
-        worktree.make_branch(commit).await?;
+        worktree.make_branch(&commit).await?;
         Ok(worktree)
     };
     let worktree = make.await.map_err(|error| no_worktree(&error))?;
-    Ok(Some(ForkedBranch { worktree, commit: commit.to_owned() }))
-}
-
-/// Commits what each stage changed.
-pub(crate) struct CommitsStages {
-    pub(crate) handler: Arc<dyn Handler>,
-    pub(crate) worktree: Arc<Worktree>,
-    pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,
-}
-
-#[async_trait]
-impl Handler for CommitsStages {
-    fn places(&self, kind: NodeKind) -> Option<Arc<Semaphore>> {
-        self.handler.places(kind)
-    }
-
-    async fn execute(&self, stage: Stage) -> StageEnd {
-        if matches!(stage.spec().kind, NodeKind::Conditional | NodeKind::Exit) {
-            return self.handler.execute(stage).await;
-        }
-        let at = &stage.at;
-        let mut name = format!("{}@{}", at.node, at.visit);
-        let directory = format!("{:03}-{name}", at.rank);
-        if let Some(branch) = &stage.branch {
-            name = format!("{branch}/{name}");
-        }
-        let mut commit = StageCommit {
-            subject: format!("fabro({}): {}", stage.run_id, at.node),
-            trailers: format!(
-                "Fabro-Run: {}\nFabro-Stage: {name}\nFabro-Checkpoint: {directory}",
-                stage.run_id
-            ),
-            replaces: at.attempt > 1 || at.talked,
-        };
-        let stop = stage.stop.clone();
-        let mut end = self.handler.execute(stage).await;
-        // The result of a stage that runs again is not recorded.
-        if stop.is_cancelled() {
-            return end;
-        }
-        if let StageEnd::Finished(finished) = &mut end {
-            commit.subject = format!("{} ({})", commit.subject, finished.outcome.status.as_str());
-            match self.worktree.commit(&commit).await {
-                Ok((sha, warning)) => {
-                    finished.outcome.git_sha = sha;
-                    if let Some(warning) = warning {
-                        (self.warn)(&format!("{name}: {warning}"));
-                    }
-                }
-                Err(error) => {
-                    let message = format!("the files of {name} cannot be committed: {error}");
-                    return StageEnd::CannotRecord { message };
-                }
-            }
-        }
-        end
-    }
+    Ok(Some(ForkedBranch { worktree, commit: commit.to_string() }))
 }

@@ -50,6 +50,8 @@ mod brief;
 mod changed;
 mod filters;
 mod fingerprint;
+mod linked;
+mod merge;
 mod patch;
 mod run;
 mod snapshot;
@@ -61,11 +63,13 @@ use std::time::Duration;
 
 pub use brief::brief;
 pub use changed::changed;
+pub use linked::LinkedWorktrees;
+pub use merge::Merged;
 pub use patch::{PatchStyle, patch};
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;
 pub use work_tree::{RunningStage, UnknownFiles, WorkTree};
-pub use worktree::{Author, Repository, Restored, StageCommit, Worktree, linked_git_dir};
+pub use worktree::{Author, Repository, Restored, StageCommit, Worktree};
 
 /// The timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);

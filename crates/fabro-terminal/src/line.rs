@@ -192,7 +192,7 @@ fn asked(name: &str, body: &EventBody, now_ms: i64) -> Option<String> {
 
 fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
     Some(match &event.entry.body {
-        EventBody::ParallelStarted { branches, join, max_parallel, for_each } => {
+        EventBody::ParallelStarted { branches, join, max_parallel, for_each, .. } => {
             let assumed = for_each.as_ref().is_some_and(|list| list.assumed);
             let note = if assumed {
                 "; nothing makes its list in a dry run: one element is assumed"

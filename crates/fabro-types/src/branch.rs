@@ -119,6 +119,33 @@ impl<'a> BranchPath<'a> {
         rest.is_some_and(|rest| rest.is_empty() || (rest.ends_with('/') && !name.is_main()))
     }
 
+    /// The path as names of git branches and folders have it: a branch in a branch stands beside that, not below it,
+    /// and an element is `work-3`.
+    ///
+    /// ```
+    /// use fabro_types::BranchPath;
+    ///
+    /// let name = |path| BranchPath::new(path).file_name();
+    /// assert_eq!(name("checks@1/lint"), "checks@1/lint");
+    /// assert_eq!(name("checks@1/lint/deep@2#3/work[4]"), "checks@1/lint.deep@2#3/work-4");
+    /// ```
+    pub fn file_name(self) -> String {
+        let mut name = String::new();
+        for (place, part) in self.0.split('/').enumerate() {
+            match place {
+                0 => {}
+                _ if place % 2 == 1 => name.push('/'),
+                _ => name.push('.'),
+            }
+            name.push_str(&part.replace('[', "-").replace(']', ""));
+        }
+        if name.strip_suffix(".lock").is_some() {
+            // No reference of git ends like this.
+            name.push('-');
+        }
+        name
+    }
+
     /// Whether this is a branch inside of another one.
     pub fn is_inside(self, outer: Self) -> bool {
         if outer.is_main() {
@@ -163,7 +190,7 @@ pub struct BranchResult {
     pub output: Option<Arc<Value>>,
     /// What its stages wrote to the context.
     pub updates: Option<ContextPatch>,
-    /// Always null: branches share one working directory.
+    /// The commit with the files of the branch, where it had a git worktree of its own.
     pub head_sha: Option<String>,
 }
 

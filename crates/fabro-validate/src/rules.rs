@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
     rule("file-outside", Warning, "the files of a workflow are in its folder"),
     rule("for-each", Error, "a list is on a parallel node with one path to a join, and its elements have a name that is free"),
     rule("freeform-edges", Error, "a human gate has at most one freeform edge"),
+    rule("isolation", Error, "branches with git worktrees of their own join at a fan-in, which takes their files"),
     rule("missing-attribute", Warning, "a node has the attribute that its handler works on"),
     rule("missing-prompt", Warning, "a node that asks a model has a prompt"),
     rule("misspelled-attribute", Warning, "attributes that look like one of ours are written like it, and stand where it may"),

@@ -67,6 +67,10 @@ const BROKEN: &[(&str, &str)] = &[
     ("missing-prompt", "digraph { start -> a -> exit }"),
     ("misspelled-attribute", "digraph { start -> a -> exit; a [promt=x] }"),
     ("output-schema", "digraph { start -> a -> exit; a [prompt=x, output_schema=\"{\"] }"),
+    (
+        "isolation",
+        "digraph { start -> p -> {a; b} -> exit; p [shape=component, isolation=worktree] }",
+    ),
     ("for-each", "digraph { start -> a; a [shape=component, for_each=plan]; a -> exit }"),
     ("quorum", "digraph { start -> a; a [shape=component, quorum=2]; a -> exit }"),
     (

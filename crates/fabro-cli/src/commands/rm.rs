@@ -1,11 +1,12 @@
 //! `fabro rm`.
 
-use std::fs;
+use std::path::Path;
 
 use clap_complete::ArgValueCandidates;
-use fabro_run::RunError;
-use fabro_sandbox::git::linked_git_dir;
-use fabro_store::{Runs as _, SqliteStore, StoreError};
+use fabro_events::EventBody;
+use fabro_run::{RunError, WORKTREE, branch_name};
+use fabro_sandbox::git::{GitError, LinkedWorktrees};
+use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::clean;
 use fabro_types::RunId;
 
@@ -47,16 +48,37 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     Ok(Exit::SUCCEEDED)
 }
 
-/// Removes a run with all its data. The repository of its git worktree forgets that; the branch stays.
+/// Removes a run with all its data. The repository of its git worktrees forgets them, and the branches of those
+/// of its branches; that of the run stays.
 pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<(), StoreError> {
-    let worktree = store.runs_dir().join(run.to_string()).join(fabro_run::WORKTREE);
-    let git_dir = linked_git_dir(&worktree);
+    let worktrees = worktrees(store, run).await?;
     store.delete(run).await?;
-    // What stays is removed by `git worktree prune`.
-    if let Some((dir, error)) =
-        git_dir.and_then(|dir| Some((dir.clone(), fs::remove_dir_all(dir).err()?)))
-    {
-        global.warn([format!("{} stays: {error}", clean(&dir.to_string_lossy()))]);
+    let forgotten = match worktrees {
+        Some(Ok(worktrees)) => worktrees.forget(&branch_name(run, "")).await,
+        Some(Err(error)) => Err(error),
+        None => Ok(()),
+    };
+    // What stays is removed by `git worktree prune`, and `git branch -D`.
+    if let Err(error) = forgotten {
+        let error = clean(&error.to_string()).into_owned();
+        global
+            .warn([format!("not all of run {run} could be removed from its repository: {error}")]);
     }
     Ok(())
+}
+
+/// What its repository knows of the git worktrees of a run; `None` where it has none.
+async fn worktrees(
+    store: &SqliteStore,
+    run: RunId,
+) -> Result<Option<Result<LinkedWorktrees, GitError>>, StoreError> {
+    // A damaged run can be removed too.
+    let first = store.read(run, 0, 1).await.ok().and_then(|events| events.into_iter().next());
+    let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
+        return Ok(None);
+    };
+    let Some(record) = &created.worktree else { return Ok(None) };
+    let dir = store.runs_dir().join(run.to_string());
+    let repository = Path::new(&record.repository);
+    Ok(Some(LinkedWorktrees::below(&dir, &dir.join(WORKTREE), repository).await))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use insta::assert_snapshot;
 
 use super::project::Project;
+use super::worktrees::git;
 
 const DOCS: &str = include_str!("../../../../docs/workflow-language.md");
 
@@ -192,6 +193,26 @@ fn green_runs() {
     build@1 failed
     failed
     ");
+}
+
+#[test]
+fn files_of_branches() {
+    let model = r#"{"small": [{"text": "Fixed."}], "large": [{"text": "Cleaned up."}]}"#;
+    let project = example("Attempts", model, &[("test.sh", "true")]);
+    git(&project, &["init", "-q"]);
+    git(&project, &["add", "test.sh"]);
+    git(&project, &["commit", "-q", "-m", "first"]);
+    assert_snapshot!(run(&project, &["--worktree"], 0), @r"
+    start@1 succeeded -> attempts
+    attempts@1 succeeded -> choose
+      small@1 succeeded -> choose
+      large@1 succeeded -> choose
+    choose@1 succeeded -> test
+    test@1 succeeded -> exit
+    exit@1 succeeded
+    succeeded
+    ");
+    assert_eq!(git(&project, &["branch", "--list", "fabro/branch/*"]).lines().count(), 2);
 }
 
 #[test]

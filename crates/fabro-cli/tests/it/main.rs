@@ -10,6 +10,7 @@ mod documented;
 mod dumps;
 mod gates;
 mod hooks;
+mod isolation;
 mod limits;
 mod lists;
 mod logs;

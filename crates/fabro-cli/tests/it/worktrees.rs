@@ -18,7 +18,7 @@ const WORKFLOW: &str = r#"digraph W {
 }"#;
 
 /// A repository with a commit, a stash, and a file that was edited since.
-fn repository(workflow: &str) -> Project {
+pub(super) fn repository(workflow: &str) -> Project {
     let project = Project::with(&[("a.txt", "a\n"), ("w.fabro", workflow)]);
     git(&project, &["init", "-q", "-b", "main"]);
     git(&project, &["add", "a.txt"]);
@@ -29,7 +29,7 @@ fn repository(workflow: &str) -> Project {
     project
 }
 
-fn git(project: &Project, args: &[&str]) -> String {
+pub(super) fn git(project: &Project, args: &[&str]) -> String {
     let mut git = Command::new("git");
     git.args(["-c", "user.name=n", "-c", "user.email=e@example.org"]).args(args);
     git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
@@ -39,7 +39,7 @@ fn git(project: &Project, args: &[&str]) -> String {
 }
 
 /// What of the user's must not change.
-fn own(project: &Project) -> [String; 5] {
+pub(super) fn own(project: &Project) -> [String; 5] {
     [
         git(project, &["status", "--short", "--branch"]),
         git(project, &["stash", "list"]),
@@ -50,14 +50,14 @@ fn own(project: &Project) -> [String; 5] {
 }
 
 /// The newest run, and the directory of its worktree.
-fn latest(project: &Project) -> (String, String) {
+pub(super) fn latest(project: &Project) -> (String, String) {
     let runs = project.json(&["ps", "--json"]);
     let id = runs[0]["id"].as_str().unwrap().to_owned();
     let dir = format!(".fabro/state/runs/{id}/worktree");
     (id, dir)
 }
 
-fn redacted() -> insta::Settings {
+pub(super) fn redacted() -> insta::Settings {
     let mut settings = filters();
     settings.add_filter(r"\b[0-9a-f]{40}\b", "[SHA]");
     settings.add_filter(r"\b[0-9a-f]{12}\b", "[SHA]");

@@ -39,7 +39,7 @@ struct Checkpoint<'a> {
     removed_from_context: Vec<String>,
     /// The commit that has the files, where the run has a git worktree.
     #[serde(skip_serializing_if = "Option::is_none")]
-    git_sha: Option<&'a str>,
+    git_sha: Option<Arc<str>>,
     /// How often each failure left its node, by node and signature.
     failure_signatures: BTreeMap<&'a str, &'a OrdMap<String, u32>>,
 }
@@ -85,10 +85,8 @@ pub(super) fn write(
     let nothing = Cursor::default();
     let mut state = RunState::new(first.run_id);
     let mut lines: BTreeMap<Arc<str>, Last> = BTreeMap::new();
-    let mut git_sha = base_commit(events);
     for event in events {
         state.apply(event);
-        git_sha = event.entry.body.git_sha().or(git_sha);
         let branch = event.entry.branch.as_deref().unwrap_or(MAIN);
         if matches!(&event.entry.body, EventBody::LoopRestart { .. }) {
             lines.remove(branch);
@@ -106,7 +104,7 @@ pub(super) fn write(
         let since = last.filter(|last| left < last.whole && last.changes < last.whole).cloned();
         let next_node = next.get(&event.seq).map(|node| &**node);
         let checkpoint = Checkpoint {
-            git_sha,
+            git_sha: state.worktrees.of(branch).map(|worktree| worktree.head),
             ..checkpoint(run, event.seq, &key, next_node, cursor, since.as_ref(), &nothing)?
         };
         let file = format!("{:04}.json", event.seq);
@@ -119,14 +117,6 @@ pub(super) fn write(
         lines.insert(branch.into(), Last { file, cursor: cursor.clone(), whole, changes });
     }
     Ok(())
-}
-
-/// The commit that the worktree of a run began with.
-fn base_commit<'a>(events: &[&'a Event]) -> Option<&'a str> {
-    events.iter().find_map(|event| match &event.entry.body {
-        EventBody::RunCreated(created) => Some(created.worktree.as_ref()?.base.as_str()),
-        _ => None,
-    })
 }
 
 fn checkpoint<'a>(

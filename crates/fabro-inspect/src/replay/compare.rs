@@ -276,11 +276,14 @@ fn facets(
 fn of_many(body: &EventBody) -> Option<(&'static str, Facets)> {
     let one = |aspect, text: String| vec![(aspect, text)];
     Some(match body {
-        EventBody::ParallelStarted { branches, join, max_parallel, for_each } => {
+        EventBody::ParallelStarted { branches, join, max_parallel, for_each, isolated } => {
             let names: Vec<&str> = branches.iter().map(|it| &*it.branch).collect();
             let join = join.as_deref().unwrap_or("nowhere");
             let mut text =
                 format!("{}, joined at {join}, {max_parallel} at a time", names.join(" "));
+            if *isolated {
+                text.push_str(", isolated");
+            }
             for item in for_each.iter().flat_map(|list| &list.items) {
                 let _ = write!(text, "\n{item}");
             }

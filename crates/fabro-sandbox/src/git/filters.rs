@@ -15,6 +15,8 @@ const LIST: [&str; 4] = ["--list", "--show-origin", "--name-only", "-z"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filters {
     names: Vec<OsString>,
+    /// Merge drivers: programs too, that merge contents of files.
+    drivers: Vec<OsString>,
     /// The files of the configuration; `None` where includes decide what belongs to it.
     files: Option<Vec<(PathBuf, Stamp)>>,
 }
@@ -24,7 +26,8 @@ type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 impl Filters {
     /// For commands that read no contents of files of the work tree.
-    pub(crate) const NOT_NEEDED: Self = Self { names: Vec::new(), files: None };
+    pub(crate) const NOT_NEEDED: Self =
+        Self { names: Vec::new(), drivers: Vec::new(), files: None };
 
     /// Those of the repository that this directory is in, whose work tree has this top.
     pub(crate) async fn read(dir: &Path, top: &Path) -> Result<Self, GitError> {
@@ -34,6 +37,7 @@ impl Filters {
 
     fn parse(output: &[u8], top: &Path) -> Self {
         let mut names = Vec::new();
+        let mut drivers = Vec::new();
         let mut files = Vec::new();
         let mut has_includes = false;
         let mut records = output.split(|byte| *byte == 0);
@@ -42,14 +46,18 @@ impl Filters {
                 files.push(top.join(OsStr::from_bytes(path)));
             }
             has_includes |= key.starts_with(b"include.") || key.starts_with(b"includeif.");
-            let filter = key.strip_prefix(b"filter.");
-            let end = filter.and_then(|name| name.iter().rposition(|byte| *byte == b'.'));
-            if let (Some(filter), Some(end)) = (filter, end) {
-                names.push(OsStr::from_bytes(&filter[..end]).to_owned());
+            for (section, names) in [(&b"filter."[..], &mut names), (b"merge.", &mut drivers)] {
+                let name = key.strip_prefix(section);
+                let end = name.and_then(|name| name.iter().rposition(|byte| *byte == b'.'));
+                if let (Some(name), Some(end)) = (name, end) {
+                    names.push(OsStr::from_bytes(&name[..end]).to_owned());
+                }
             }
         }
-        names.sort_unstable();
-        names.dedup();
+        for names in [&mut names, &mut drivers] {
+            names.sort_unstable();
+            names.dedup();
+        }
         files.sort_unstable();
         files.dedup();
         let stamped = |path: PathBuf| {
@@ -57,7 +65,7 @@ impl Filters {
             (path, stamp)
         };
         let files = (!has_includes).then(|| files.into_iter().map(stamped).collect());
-        Self { names, files }
+        Self { names, drivers, files }
     }
 
     /// Whether the configuration is still the one that was read.
@@ -70,12 +78,14 @@ impl Filters {
     pub(crate) fn overrides(&self) -> Vec<(OsString, OsString)> {
         const DISABLED: [(&str, &str); 4] =
             [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
+        // What such a driver would merge is a conflict.
+        const CONFLICT: (&str, &str) = ("driver", "false");
         let mut variables = Vec::new();
-        for (name, (setting, value)) in
-            self.names.iter().flat_map(|name| DISABLED.map(|setting| (name, setting)))
-        {
+        let filters = self.names.iter().flat_map(|name| DISABLED.map(|it| ("filter.", name, it)));
+        let drivers = self.drivers.iter().map(|name| ("merge.", name, CONFLICT));
+        for (section, name, (setting, value)) in filters.chain(drivers) {
             let number = variables.len() / 2;
-            let mut key = OsString::from("filter.");
+            let mut key = OsString::from(section);
             key.push(name);
             key.push(format!(".{setting}"));
             variables.push((format!("GIT_CONFIG_KEY_{number}").into(), key));

@@ -77,13 +77,25 @@ pub(crate) async fn git(
 }
 
 impl GitCommand<'_> {
-    /// Its output. Every git process of the program is started here; it runs no program that a repository
-    /// names.
+    /// Its output.
     pub(crate) async fn output(
         &self,
         command: &'static str,
         arguments: &[&OsStr],
     ) -> Result<Vec<u8>, GitError> {
+        match self.result(command, arguments).await? {
+            (Some(0), output, _) => Ok(output),
+            (_, _, message) => Err(GitError::Failed(command, message)),
+        }
+    }
+
+    /// Its exit code, its output, and the beginning of what it wrote to stderr. Every git process of the
+    /// program is started here; it runs no program that a repository names.
+    pub(crate) async fn result(
+        &self,
+        command: &'static str,
+        arguments: &[&OsStr],
+    ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
         let mut git = Command::new("git");
         git.current_dir(self.dir).kill_on_drop(true);
         git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -103,11 +115,9 @@ impl GitCommand<'_> {
         if output.len() as u64 > OUTPUT_BYTES {
             return Err(GitError::TooMuch(command));
         }
-        if child.wait().await?.success() {
-            return Ok(output);
-        }
+        let code = child.wait().await?.code();
         let stderr = &stderr[..stderr.len().min(STDERR_BYTES)];
-        Err(GitError::Failed(command, String::from_utf8_lossy(stderr).trim().to_owned()))
+        Ok((code, output, String::from_utf8_lossy(stderr).trim().to_owned()))
     }
 }
 

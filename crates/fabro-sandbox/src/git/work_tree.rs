@@ -53,7 +53,8 @@ impl WorkTree {
             let mut state = self.lock();
             let is_current = state.running == 1
                 && state.last.as_ref().is_some_and(|(n, _)| n + 1 == state.started);
-            state.last.take().filter(|_| is_current)
+            // Branches may have a work tree each.
+            state.last.take().filter(|(_, snapshot)| is_current && snapshot.place.dir == dir)
         };
         match last {
             Some((_, snapshot)) => Ok(Some(snapshot)),

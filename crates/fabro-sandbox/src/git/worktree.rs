@@ -96,27 +96,29 @@ pub struct Restored {
 
 /// The linked worktree of a run.
 pub struct Worktree {
-    dir: PathBuf,
-    common: PathBuf,
+    pub(super) dir: PathBuf,
+    pub(super) common: PathBuf,
     /// The run.
     name: String,
-    branch: String,
+    /// The folder of the repository's `worktrees` that knows of it.
+    link: String,
+    pub(super) branch: String,
     author: Author,
     /// Patterns of files that are not committed.
     exclude: Vec<OsString>,
     marker: (String, OsString),
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct State {
-    filters: Option<Filters>,
+pub(super) struct State {
+    pub(super) filters: Option<Filters>,
     /// The index and the commit, when they were last known to agree with the files.
-    last: Option<(IndexStamp, String)>,
+    pub(super) last: Option<(IndexStamp, String)>,
 }
 
 /// What changes when the index does.
-type IndexStamp = Option<(u64, u64, i64, i64)>;
+pub(super) type IndexStamp = Option<(u64, u64, i64, i64)>;
 
 impl Worktree {
     /// The worktree of a run at `dir`, of the repository that `of` is in. Nothing is made yet. `marker` is
@@ -138,12 +140,20 @@ impl Worktree {
             dir: dir.components().collect(),
             common: common_dir(of).await?,
             name: marker.1.to_owned(),
+            link: marker.1.to_owned(),
             branch: format!("refs/heads/{branch}"),
             author,
             exclude: exclude.collect(),
             marker: (marker.0.to_owned(), marker.1.into()),
             state: Mutex::default(),
         })
+    }
+
+    /// The worktree of a part of the run, which has several: `link` is a name that no other worktree of
+    /// the repository has.
+    #[must_use]
+    pub fn linked_as(self, link: String) -> Self {
+        Self { link, ..self }
     }
 
     /// Whether the worktree is there.
@@ -280,7 +290,7 @@ impl Worktree {
     }
 
     /// The parents of the last commit of the branch, where it is of this stage.
-    async fn parents_of_own(
+    pub(super) async fn parents_of_own(
         &self,
         tip: &str,
         about: &StageCommit,
@@ -317,7 +327,7 @@ impl Worktree {
         Ok(text(&self.with_filters(state, "write-tree", &[]).await?))
     }
 
-    async fn commit_tree(
+    pub(super) async fn commit_tree(
         &self,
         tree: &str,
         parents: &[String],
@@ -378,7 +388,7 @@ impl Worktree {
     /// Links the directory with the repository. By hand, since `git worktree add` has moments at which
     /// the repository is not whole.
     fn link(&self) -> Result<(), GitError> {
-        let made = self.common.join(format!("fabro-{}.new", self.name));
+        let made = self.common.join(format!("fabro-{}.new", self.link));
         let git_dir = self.git_dir();
         remove_dir(&made)?;
         remove_dir(&git_dir)?;
@@ -420,10 +430,10 @@ impl Worktree {
     }
 
     fn git_dir(&self) -> PathBuf {
-        self.common.join("worktrees").join(&self.name)
+        self.common.join("worktrees").join(&self.link)
     }
 
-    fn index_stamp(&self) -> IndexStamp {
+    pub(super) fn index_stamp(&self) -> IndexStamp {
         let found = self.git_dir().join("index").metadata().ok()?;
         Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
     }
@@ -458,22 +468,34 @@ impl Worktree {
         }
     }
 
-    async fn with_filters(
+    pub(super) async fn with_filters(
         &self,
         state: &mut State,
         command: &'static str,
         arguments: &[&str],
     ) -> Result<Vec<u8>, GitError> {
+        match self.result_with_filters(state, command, arguments).await? {
+            (Some(0), output, _) => Ok(output),
+            (_, _, message) => Err(GitError::Failed(command, message)),
+        }
+    }
+
+    pub(super) async fn result_with_filters(
+        &self,
+        state: &mut State,
+        command: &'static str,
+        arguments: &[&str],
+    ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
         let filters = match state.filters.take().filter(Filters::hold) {
             Some(filters) => filters,
             None => Filters::read(&self.dir, &self.dir).await?,
         };
-        let output = self.git(&self.dir, &filters, command, arguments).await;
+        let result = self.git_result(&self.dir, &filters, command, arguments).await;
         state.filters = Some(filters);
-        output
+        result
     }
 
-    async fn run(
+    pub(super) async fn run(
         &self,
         dir: &Path,
         command: &'static str,
@@ -489,6 +511,19 @@ impl Worktree {
         command: &'static str,
         arguments: &[&str],
     ) -> Result<Vec<u8>, GitError> {
+        match self.git_result(dir, filters, command, arguments).await? {
+            (Some(0), output, _) => Ok(output),
+            (_, _, message) => Err(GitError::Failed(command, message)),
+        }
+    }
+
+    async fn git_result(
+        &self,
+        dir: &Path,
+        filters: &Filters,
+        command: &'static str,
+        arguments: &[&str],
+    ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
         let Author { name, email } = &self.author;
         let mut variables = vec![
             (self.marker.0.as_str(), self.marker.1.as_os_str()),
@@ -507,24 +542,12 @@ impl Worktree {
         }
         let git = GitCommand { dir, filters, variables: &variables, patterns: true };
         let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
-        git.output(command, &arguments).await
+        git.result(command, &arguments).await
     }
 }
 
-/// What a repository knows of the linked worktree in a directory: removed after the worktree was removed, it makes
-/// the repository forget it. The branch stays. `None` where the directory is no such worktree.
-pub fn linked_git_dir(dir: &Path) -> Option<PathBuf> {
-    let link = fs::read(dir.join(".git")).ok()?;
-    let git_dir =
-        PathBuf::from(OsStr::from_bytes(link.strip_prefix(b"gitdir: ")?.trim_ascii_end()));
-    // The link is a file of the run, which may name anything: only what names it back counts.
-    let is_linked = git_dir.parent().is_some_and(|above| above.ends_with("worktrees"))
-        && fs::read(git_dir.join("gitdir")).is_ok_and(|back| back == line("", &dir.join(".git")));
-    is_linked.then_some(git_dir)
-}
-
 /// The directory that the worktrees of a repository share.
-async fn common_dir(dir: &Path) -> Result<PathBuf, GitError> {
+pub(super) async fn common_dir(dir: &Path) -> Result<PathBuf, GitError> {
     let asked = ["--path-format=absolute", "--git-common-dir"];
     let mut output = git(dir, &Filters::NOT_NEEDED, "rev-parse", &asked, None).await?;
     output.truncate(output.strip_suffix(b"\n").unwrap_or(&output).len());
@@ -532,11 +555,11 @@ async fn common_dir(dir: &Path) -> Result<PathBuf, GitError> {
 }
 
 /// A line with a path.
-fn line(before: &str, path: &Path) -> Vec<u8> {
+pub(super) fn line(before: &str, path: &Path) -> Vec<u8> {
     [before.as_bytes(), path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
-fn text(output: &[u8]) -> String {
+pub(super) fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).trim().to_owned()
 }
 

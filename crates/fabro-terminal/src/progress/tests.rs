@@ -194,8 +194,13 @@ fn a_fan_out_counts_its_branches() {
     };
     tell(None, "fork", started("parallel"));
     let branches = vec![planned("a"), planned("b"), planned("c")];
-    let begun =
-        EventBody::ParallelStarted { branches, join: None, max_parallel: 3, for_each: None };
+    let begun = EventBody::ParallelStarted {
+        branches,
+        join: None,
+        max_parallel: 3,
+        for_each: None,
+        isolated: false,
+    };
     assert_eq!(tell(None, "fork", begun), "* fork            12.0s · 0/3 done");
     tell(Some("fork@1/a"), "a", started("command"));
     let failed = ended(fabro_types::Status::Failed, false);

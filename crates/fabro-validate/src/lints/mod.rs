@@ -13,6 +13,7 @@ mod exit_node;
 mod fan_out_join;
 mod file_outside;
 mod freeform_edges;
+mod isolation;
 mod missing_attribute;
 mod missing_prompt;
 mod misspelled_attribute;
@@ -55,6 +56,7 @@ const LINTS: &[Lint] = &[
     fan_out_join::check,
     file_outside::check,
     freeform_edges::check,
+    isolation::check,
     missing_attribute::check,
     missing_prompt::check,
     misspelled_attribute::check,

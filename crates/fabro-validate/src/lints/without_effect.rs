@@ -33,6 +33,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
                 ("runs no script", "write it on a command (shape=parallelogram)")
             } else if matches!(&*attr.name, "as" | "max_items") && node.for_each().is_none() {
                 ("has no list", "write it on a parallel node (shape=component) with for_each")
+            } else if &*attr.name == "isolation" && node.kind != NodeKind::Parallel {
+                ("begins no branches", "write it on a parallel node (shape=component)")
+            } else if &*attr.name == "merge" && node.kind != NodeKind::FanIn {
+                ("joins no branches", "write it on a fan-in (shape=tripleoctagon)")
             } else if asks_model {
                 if &*attr.name != "script" {
                     continue;
