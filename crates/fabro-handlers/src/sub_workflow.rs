@@ -76,6 +76,8 @@ impl SubWorkflowHandler {
         let workflow = self.children.load(stage, &inputs)?;
         let child =
             Child::open(stage, (workflow, inputs), self.clock.now_ms(), &self.preambles).await?;
+        // Its first event names its parent: who follows the run learns where it belongs.
+        child.created.iter().for_each(|event| self.sink.event(event));
         let stop = stage.stop.child_token();
         let (undecided, mut warnings) = mpsc::unbounded_channel();
         let sink = Arc::clone(&self.sink);
@@ -190,6 +192,8 @@ struct Child {
     id: RunId,
     plan: Arc<Plan>,
     state: RunState,
+    /// Its first event, if it was made just now.
+    created: Option<Event>,
 }
 
 impl Child {
@@ -211,6 +215,7 @@ impl Child {
         let ChildWorkflow { plan, goal, bundle } = workflow;
         let plan = Arc::new(plan);
         let mut events = read_all(&*stage.store, id).await?;
+        let mut created = None;
         if events.is_empty() {
             check_depth(stage).await?;
             let new = NewRun {
@@ -222,8 +227,10 @@ impl Child {
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
             stage.store.append(id, 0, &batch).await?;
             events = commit.events;
+            created = events.first().cloned();
         }
-        Ok(Self { id, plan, state: RunState::try_replay(id, &events).map_err(Failure::from)? })
+        let state = RunState::try_replay(id, &events).map_err(Failure::from)?;
+        Ok(Self { id, plan, state, created })
     }
 
     /// Cancels the child and what it runs: its result is no longer needed.

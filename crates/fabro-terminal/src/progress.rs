@@ -321,7 +321,9 @@ impl State {
             EventBody::RunCompleted { .. }
             | EventBody::RunFailed { .. }
             | EventBody::RunCanceled { .. } => (true, true),
-            EventBody::RunPaused { .. } | EventBody::RunResumed { .. } => (false, true),
+            EventBody::RunCreated(_)
+            | EventBody::RunPaused { .. }
+            | EventBody::RunResumed { .. } => (false, true),
             _ => (false, false),
         };
         let is_shown = |line: &&StoryLine| !is_of_run || matches!(line, StoryLine::Stage(_));

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event};
-use fabro_types::Status;
+use fabro_types::{BranchPath, Status};
 use serde::Serialize;
 
 /// The results of the nodes of a run: a row for each node with work, in the order of their first ends.
@@ -15,6 +15,9 @@ pub struct Summary {
     pub artifacts: usize,
     #[serde(skip)]
     by_node: BTreeMap<Arc<str>, usize>,
+    /// How a node's last visit on each line ended, a branch that a loop comes to again being the same line.
+    #[serde(skip)]
+    ends: BTreeMap<(usize, String), Status>,
 }
 
 /// A node, over all its visits.
@@ -26,8 +29,12 @@ pub struct SummaryRow {
     pub label: Option<Arc<str>>,
     /// How many visits ended.
     pub visits: u32,
-    /// How the last one ended.
+    /// How the last one ended; failed when it did in any branch.
     pub status: Status,
+    /// In how many branches it has ended.
+    pub lines: u32,
+    /// In how many of them its last visit failed.
+    pub failed: u32,
     /// How long they took together, in milliseconds.
     pub duration_ms: u64,
     /// Model tokens, sent and received.
@@ -47,6 +54,8 @@ impl Summary {
                 label: event.entry.node_label.clone(),
                 visits: 0,
                 status: end.outcome.status,
+                lines: 0,
+                failed: 0,
                 duration_ms: 0,
                 tokens: 0,
                 cost_usd: 0.0,
@@ -56,7 +65,12 @@ impl Summary {
         self.artifacts += end.outcome.artifacts.len();
         let row = &mut rows[at];
         row.visits += 1;
-        row.status = end.outcome.status;
+        let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
+        let before = self.ends.insert((at, branch.without_visits()), end.outcome.status);
+        row.lines += u32::from(before.is_none());
+        row.failed -= u32::from(before == Some(Status::Failed));
+        row.failed += u32::from(end.outcome.status == Status::Failed);
+        row.status = if row.failed > 0 { Status::Failed } else { end.outcome.status };
         row.duration_ms += end.outcome.duration_ms;
         if let Some(usage) = &end.outcome.usage {
             row.tokens += usage.input_tokens + usage.output_tokens;

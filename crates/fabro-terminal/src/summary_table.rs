@@ -77,6 +77,21 @@ fn chosen(rows: &[SummaryRow]) -> Vec<&SummaryRow> {
     places.into_iter().map(|at| &rows[at]).collect()
 }
 
+/// The status, and in how many branches it failed, where there are several.
+fn status_text(row: &SummaryRow) -> String {
+    if row.lines > 1 && row.failed > 0 {
+        return format!("{} in {} of {} branches", row.status, row.failed, row.lines);
+    }
+    row.status.to_string()
+}
+
+fn paint_result(text: &str, paint: Paint) -> String {
+    match text.split_once(" in ") {
+        Some((word, rest)) => format!("{} in {rest}", paint_stage(word, paint)),
+        None => paint_stage(text, paint),
+    }
+}
+
 fn rendered(rows: &[&SummaryRow], paint: Paint) -> String {
     let mut table = Table::new(&[
         ("stage", Align::Left),
@@ -90,13 +105,13 @@ fn rendered(rows: &[&SummaryRow], paint: Paint) -> String {
         table.row([
             row.node.to_string(),
             row.visits.to_string(),
-            row.status.to_string(),
+            status_text(row),
             took(row.duration_ms),
             tokens,
         ]);
     }
     table.render(paint, |column, text| match column {
-        2 => paint_stage(text, paint),
+        2 => paint_result(text, paint),
         _ => text.to_owned(),
     })
 }

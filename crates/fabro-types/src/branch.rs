@@ -69,6 +69,19 @@ impl<'a> BranchPath<'a> {
         self.0.split('/').step_by(2).filter(|name| !name.is_empty()).map(FanOutName)
     }
 
+    /// The branch without the visits and attempts of its fan-outs: the same each time that a loop comes to it.
+    ///
+    /// ```
+    /// # use fabro_types::BranchPath;
+    /// assert_eq!(BranchPath::new("checks@2#3/lint/deep@1/a#2").without_visits(), "checks/lint/deep/a#2");
+    /// ```
+    pub fn without_visits(self) -> String {
+        let parts = self.0.split('/').enumerate();
+        let parts =
+            parts.map(|(at, part)| if at % 2 == 0 { FanOutName(part).node() } else { part });
+        parts.collect::<Vec<_>>().join("/")
+    }
+
     /// How many fan-outs this branch is inside of.
     pub fn depth(self) -> usize {
         self.fan_outs().count()

@@ -201,3 +201,34 @@ fn a_list_of_a_thousand_elements() {
     assert_eq!(project.exit(&["replay", "latest"]), 0);
     assert_eq!(project.exit(&["run", "long.fabro", "--quiet"]), 1);
 }
+
+#[test]
+fn a_failure_in_one_branch_shows_in_the_table() {
+    let flow = r#"digraph { start -> fan; fan [shape=component, for_each="[0, 1, 2]", max_parallel=1]
+        fan -> work -> join; join [shape=tripleoctagon]; join -> exit
+        work [shape=parallelogram, on_failure=continue, script="exit {{ context.item | int }}"] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    let shown = project.run(&["run", "flow.fabro"]);
+    let row = shown.lines().find(|line| line.starts_with("work ")).unwrap();
+    assert!(row.contains("3  failed in 2 of 3 branches"), "{shown}");
+}
+
+#[test]
+fn sub_workflows_are_indented_below_their_stage() {
+    let project = Project::with(&[
+        (
+            "w.fabro",
+            "digraph { start -> a -> exit; a [shape=house, stack.child_workflow=\"c.fabro\"] }",
+        ),
+        (
+            "c.fabro",
+            "digraph { start -> b -> exit; b [shape=house, stack.child_workflow=\"d.fabro\"] }",
+        ),
+        ("d.fabro", "digraph { start -> c -> exit; c [shape=parallelogram, script=true] }"),
+    ]);
+    let shown = project.run(&["run", "w.fabro"]);
+    let stages: Vec<_> = shown.lines().filter(|line| line.trim_start().starts_with('✓')).collect();
+    let starts: Vec<_> =
+        stages.iter().map(|line| line.split_at(line.find('✓').unwrap() + 5).0).collect();
+    assert_eq!(starts, ["    ✓ c", "  ✓ b", "✓ a"], "{shown}");
+}
