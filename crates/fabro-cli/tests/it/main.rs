@@ -8,6 +8,7 @@ mod completion;
 mod damage;
 mod documented;
 mod dumps;
+mod examples;
 mod gates;
 mod hooks;
 mod isolation;
