@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
     explain, explain_attribute, fmt, fork, graph, init, inspect, logs, mcp, model, prune, ps,
-    replay, resume, rm, run, steer, trace, validate, verify, wait,
+    replay, resume, rm, run, serve, steer, trace, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -89,6 +89,7 @@ pub enum Command {
     /// List MCP servers, and log in to them
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
+    Serve(serve::ServeArgs),
     #[command(visible_alias = "new")]
     Init(init::InitArgs),
     #[command(visible_alias = "completions")]
@@ -132,6 +133,7 @@ impl Command {
             Self::Du(args) => block_on(du::du(&args, global)),
             Self::Verify(args) => block_on(verify::verify(&args, global)),
             Self::Backup(args) => block_on(verify::backup(&args, global)),
+            Self::Serve(args) => serve::serve(&args, global),
             Self::Init(args) => init::init(&args),
             Self::Completion(args) => completion::completion(&args),
             Self::Doctor(args) => block_on(doctor::doctor(&args, global)),

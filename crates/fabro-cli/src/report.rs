@@ -55,6 +55,9 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
             let inspect = global.command(&format!("inspect {run}"));
             usage(message, format!("list its stages with `{inspect}`; nothing follows an exit"))
         }
+        RunError::SeveralStages { stage, stages } => {
+            ReportError::SeveralStages { stage, stages }.into()
+        }
         RunError::NoOpenGate { run } => {
             let inspect = global.command(&format!("inspect {run}"));
             usage(message, format!("see its state with `{inspect}`"))

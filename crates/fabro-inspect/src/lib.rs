@@ -1,7 +1,8 @@
 //! What a run did, as data: inspect, explain, context, lists.
 //!
 //! Everything here is a projection of a run's log: plain data out of events, with the shapes that
-//! `--json` prints. Nothing is printed, and nothing is read but blobs. Given a whole log, as
+//! `--json` prints. Nothing is printed, and nothing is read but blobs; [`list_runs`], [`inspect_run`] and
+//! their neighbors read a store. Given a whole log, as
 //! `fabro_engine::read_all` reads it, [`inspect()`], [`stage()`], [`explain()`], [`context_at`] and
 //! [`diff`] answer questions about it.
 //!
@@ -50,6 +51,7 @@ mod logs;
 mod ps;
 mod read_back;
 pub mod replay;
+mod reports;
 mod stage;
 
 pub use artifacts::{KeptArtifact, artifacts};
@@ -65,6 +67,10 @@ pub use inspect::{Inspect, Pause, StageRow, inspect};
 pub use logs::{LogStream, StageSelection, Written, recorded_output, recorded_text, written};
 pub use ps::{PsRow, ps};
 pub use read_back::read_back;
+pub use reports::{
+    ArtifactRow, PatchError, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
+    run_patch,
+};
 pub use stage::{FailedAttempt, StageReport, stage};
 
 #[cfg(test)]

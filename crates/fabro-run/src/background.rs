@@ -49,6 +49,8 @@ pub(crate) async fn start_driver(
             message: format!("the background process {} is lost: {error}", child.id()),
         })?;
         if store.last_seq(run).await? > last || step_started(run_dir) != step {
+            // A caller that lives on, such as a server, would keep the ended process as a zombie.
+            std::thread::spawn(move || child.wait());
             return Ok(None);
         }
         if ended.is_some() {

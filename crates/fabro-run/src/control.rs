@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::Bundle;
+use crate::actions::one_stage;
 use crate::worktree::fork_worktree;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
@@ -385,6 +386,7 @@ async fn find_checkpoint(
     if root != run {
         return Err(RunError::SubWorkflow { run, root });
     }
+    one_stage(events, stage)?;
     checkpoint::find(events, stage)
         .ok_or_else(|| RunError::NoCheckpoint { run, stage: stage.map(str::to_owned) })
 }

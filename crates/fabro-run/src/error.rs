@@ -108,6 +108,14 @@ pub enum RunError {
         /// The stage; `None` for the last one.
         stage: Option<String>,
     },
+    /// Several branches made this visit of the node.
+    #[error("`{stage}` means {} stages: name one of {}", stages.len(), stages.join(", "))]
+    SeveralStages {
+        /// What was asked for.
+        stage: String,
+        /// Each of them as `BRANCH/NODE@VISIT`, in the order they started.
+        stages: Vec<String>,
+    },
     /// No gate of the run waits for an answer.
     #[error("no gate of run {run} waits for an answer")]
     NoOpenGate {

@@ -68,6 +68,7 @@
 //!   are ignored.
 //! - Signals, the terminal and exit codes are up to the caller.
 
+mod actions;
 mod answers;
 mod background;
 mod bundle;
@@ -106,6 +107,10 @@ pub mod mcp_login {
     pub use fabro_tools::mcp::{Login, LoginError, LoginRequest, is_logged_in, log_out};
 }
 
+pub use actions::{
+    BackgroundOptions, StartedRun, cancel_here, driver_command, fork_here, resume_in_background,
+    start_in_background,
+};
 pub use bundle::{Bundle, BundleError, RunSettings};
 pub use children::BundledChildren;
 pub use control::{
@@ -118,7 +123,7 @@ pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers};
 pub use models::{catalog, client, providers};
-pub use run::{DriveResult, RefreshedModels, ResumeOptions, Run};
+pub use run::{DriveResult, RefreshedModels, ResumeOptions, Run, new_run_id};
 pub use run_file::{check_inputs, check_run_file};
 pub use run_services::{RunServices, SystemClock, now_ms};
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};

@@ -702,7 +702,8 @@ fn check_no_model_needed(
 }
 
 /// A new id, of the current time.
-pub(crate) fn new_run_id() -> RunId {
+/// A new id: the time and a random number.
+pub fn new_run_id() -> RunId {
     let ulid = ulid::Ulid::generate();
     RunId::from_parts(ulid.timestamp_ms(), ulid.random())
 }

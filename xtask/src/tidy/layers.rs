@@ -65,10 +65,11 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-run", 6).entry_point(),
     member("fabro-terminal", 6),
     member("fabro-inspect", 7),
-    member("fabro-cli", 8),
+    member("fabro-server", 8),
+    member("fabro-cli", 9),
     // The developers' tools. Nothing uses them or the command line.
-    member("fabro-crash", 8),
-    member("xtask", 8),
+    member("fabro-crash", 9),
+    member("xtask", 9),
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static Member> {
@@ -194,8 +195,8 @@ mod tests {
     fn using_the_command_line_is_found() {
         let types = "[package]\nname = 'fabro-types'\n[dev-dependencies]\nfabro-cli = {}\n[build-dependencies]\nxtask = {}";
         assert_snapshot!(found(only_lower_layers, &[("crates/t/Cargo.toml", types)]), @r"
-        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `fabro-cli` (layer 8)
-        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `xtask` (layer 8)
+        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `fabro-cli` (layer 9)
+        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `xtask` (layer 9)
         ");
     }
 }

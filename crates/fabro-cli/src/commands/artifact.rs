@@ -1,21 +1,17 @@
 //! `fabro artifact`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap_complete::ArgValueCandidates;
-use fabro_engine::read_all;
-use fabro_events::stage_name::StageName;
-use fabro_events::{Event, EventBody, ParentStage};
-use fabro_inspect::{StageKey, artifacts};
-use fabro_sandbox::artifacts::{Damaged, FILES, Patterns, stored_file};
-use fabro_store::{Runs as _, SqliteStore};
+use fabro_inspect::{ArtifactRow, list_artifacts};
+use fabro_sandbox::artifacts::{FILES, Patterns};
+use fabro_store::SqliteStore;
 use fabro_terminal::{Align, Table, clean, one_line};
 use fabro_types::RunId;
-use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::du::size;
@@ -109,28 +105,6 @@ pub struct OpenArgs {
     pattern: Option<String>,
 }
 
-/// An artifact as it is listed.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    run: RunId,
-    stage: String,
-    attempt: u32,
-    path: String,
-    size: u64,
-    media_type: String,
-    sha256: String,
-    /// Where it is kept.
-    file: PathBuf,
-    #[serde(skip)]
-    ts_ms: i64,
-    /// The same, below the directory of the run.
-    #[serde(skip)]
-    below: String,
-    /// The stage of the sub-workflow.
-    #[serde(skip)]
-    above: Option<String>,
-}
-
 /// Lists, copies or opens artifacts.
 pub async fn artifact(command: ArtifactCommand, global: &Global) -> anyhow::Result<Exit> {
     match command {
@@ -148,7 +122,7 @@ async fn list(args: &ListArgs, global: &Global) -> anyhow::Result<Exit> {
 
 /// The artifacts that were chosen, oldest first.
 struct Found {
-    rows: Vec<Row>,
+    rows: Vec<ArtifactRow>,
     /// The run has others.
     has_others: bool,
     store: SqliteStore,
@@ -166,26 +140,9 @@ impl Found {
             error::usage(error.to_string(), "quote its special characters with `\\`")
         })?;
         let (store, run) = global.run_to_read(run).await?;
-        let mut all = Vec::new();
-        let mut names: BTreeMap<RunId, String> = BTreeMap::new();
-        for member in store.family(run).await? {
-            let events = read_all(&store, member).await?;
-            let above = parent(&events).filter(|_| member != run).map(|parent| {
-                let stage = parent.name();
-                match names.get(&parent.run_id) {
-                    Some(above) => format!("{above} › {stage}"),
-                    None => stage,
-                }
-            });
-            if let Some(above) = &above {
-                names.insert(member, above.clone());
-            }
-            let dir = store.runs_dir().join(member.to_string());
-            all.extend(rows(&events, member, above.as_deref(), &dir, stage));
-        }
+        let mut all = list_artifacts(&store, &store.runs_dir(), run, stage).await?;
         let count = all.len();
         all.retain(|row| patterns.is_match(&row.path));
-        all.sort_by_key(|row| row.ts_ms);
         let has_others = all.len() < count;
         Ok(Self { rows: all, has_others, store, run })
     }
@@ -225,79 +182,25 @@ impl Found {
     }
 }
 
-fn parent(events: &[Event]) -> Option<&ParentStage> {
-    events.iter().find_map(|event| match &event.entry.body {
-        EventBody::RunCreated(created) => created.parent.as_ref(),
-        _ => None,
-    })
+/// Its place in a directory for all artifacts: `STAGE/retry_ATTEMPT/PATH`.
+fn tree_path(row: &ArtifactRow) -> PathBuf {
+    let path = Path::new(&row.below).strip_prefix(FILES).unwrap_or(Path::new(&row.below));
+    match &row.above {
+        Some(above) => Path::new(&above.replace(" › ", "/")).join(path),
+        None => path.to_owned(),
+    }
 }
 
-fn rows(
-    events: &[Event],
-    run: RunId,
-    above: Option<&str>,
-    dir: &Path,
-    chosen: Option<&str>,
-) -> Vec<Row> {
-    let is_chosen = |stage: &StageKey| {
-        chosen.is_none_or(|name| {
-            let name = StageName::parse(name.trim());
-            events
-                .iter()
-                .any(|it| StageKey::of(it).as_ref() == Some(stage) && name.is_of(&it.entry))
-        })
-    };
-    let mut known: BTreeMap<StageKey, bool> = BTreeMap::new();
-    let mut rows = Vec::new();
-    for kept in artifacts(events) {
-        if !*known.entry(kept.stage.clone()).or_insert_with(|| is_chosen(&kept.stage)) {
-            continue;
-        }
-        let name = kept.stage.full_name();
-        rows.push(Row {
-            run,
-            stage: above.map_or_else(|| name.clone(), |above| format!("{above} › {name}")),
-            attempt: kept.artifact.attempt,
-            path: kept.artifact.path.clone(),
-            size: kept.artifact.size,
-            media_type: kept.artifact.media_type.clone(),
-            sha256: kept.artifact.sha256.clone(),
-            file: dir.join(&*kept.artifact.file),
-            ts_ms: kept.ts_ms,
-            below: kept.artifact.file.to_string(),
-            above: above.map(str::to_owned),
-        });
-    }
-    rows
-}
-
-impl Row {
-    /// The file with its bytes, checked.
-    fn stored(&self, store: &SqliteStore) -> Result<PathBuf, Damaged> {
-        let dir = store.runs_dir().join(self.run.to_string());
-        stored_file(&dir, &self.below, &self.sha256)
-    }
-
-    /// Its place in a directory for all artifacts: `STAGE/retry_ATTEMPT/PATH`.
-    fn tree_path(&self) -> PathBuf {
-        let path = Path::new(&self.below).strip_prefix(FILES).unwrap_or(Path::new(&self.below));
-        match &self.above {
-            Some(above) => Path::new(&above.replace(" › ", "/")).join(path),
-            None => path.to_owned(),
-        }
-    }
-
-    /// Its path without stage and attempt.
-    fn own_path(&self) -> PathBuf {
-        let below = Path::new(&self.below).strip_prefix(FILES).unwrap_or(Path::new(&self.below));
-        below.components().skip(2).collect()
-    }
+/// Its path without stage and attempt.
+fn own_path(row: &ArtifactRow) -> PathBuf {
+    let below = Path::new(&row.below).strip_prefix(FILES).unwrap_or(Path::new(&row.below));
+    below.components().skip(2).collect()
 }
 
 /// Of several rows with the same path the newest.
-fn newest(rows: Vec<Row>) -> Vec<Row> {
+fn newest(rows: Vec<ArtifactRow>) -> Vec<ArtifactRow> {
     let mut seen = BTreeSet::new();
-    let mut newest: Vec<Row> =
+    let mut newest: Vec<ArtifactRow> =
         rows.into_iter().rev().filter(|row| seen.insert(row.path.clone())).collect();
     newest.reverse();
     newest
@@ -319,7 +222,7 @@ async fn copy(args: &CpArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     let mut damaged = Vec::new();
     for (row, to) in found.rows.iter().zip(&copies) {
-        match row.stored(&found.store) {
+        match row.stored(&found.store.runs_dir()) {
             Ok(from) => copy_file(&from, to, args.force).map_err(|error| {
                 let to = clean(&to.to_string_lossy()).into_owned();
                 error::unwritable(&format!("write {to}"), &error, "name another place")
@@ -345,13 +248,13 @@ async fn copy(args: &CpArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// Where each artifact goes.
-fn destinations(rows: &[Row], dest: &Path, is_last: bool) -> Vec<PathBuf> {
+fn destinations(rows: &[ArtifactRow], dest: &Path, is_last: bool) -> Vec<PathBuf> {
     if let [row] = rows {
         let is_dir = dest.is_dir() || dest.to_string_lossy().ends_with('/');
         let name = Path::new(&row.below).file_name().unwrap_or_default();
         return vec![if is_dir { dest.join(name) } else { dest.to_owned() }];
     }
-    let place = |row: &Row| if is_last { row.own_path() } else { row.tree_path() };
+    let place = |row: &ArtifactRow| if is_last { own_path(row) } else { tree_path(row) };
     rows.iter().map(|row| dest.join(place(row))).collect()
 }
 
@@ -403,9 +306,13 @@ async fn open(args: &OpenArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// The file at the name that its page and its neighbors know it by.
-fn stored_at_its_name(row: &Row, store: &SqliteStore, global: &Global) -> anyhow::Result<PathBuf> {
+fn stored_at_its_name(
+    row: &ArtifactRow,
+    store: &SqliteStore,
+    global: &Global,
+) -> anyhow::Result<PathBuf> {
     let copy = global.command(&format!("artifact cp {}", row.run));
-    match row.stored(store) {
+    match row.stored(&store.runs_dir()) {
         Ok(path) if path == row.file => Ok(path),
         Ok(_) => Err(error::store(
             format!("the artifact {} is gone from the directory of the run", clean(&row.path)),
@@ -415,7 +322,7 @@ fn stored_at_its_name(row: &Row, store: &SqliteStore, global: &Global) -> anyhow
     }
 }
 
-fn several(rows: &[Row]) -> anyhow::Error {
+fn several(rows: &[ArtifactRow]) -> anyhow::Error {
     const SHOWN: usize = 8;
     let names = rows.iter().take(SHOWN).map(|row| one_line(&row.path, 200));
     let mut names: Vec<String> = names.collect();

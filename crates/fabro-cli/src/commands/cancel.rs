@@ -26,8 +26,7 @@ pub struct CancelArgs {
 /// Cancels a run.
 pub async fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_change(&args.run).await?;
-    fabro_sandbox::record_processes(fabro_run::RUN_ID_VARIABLE, &store.runs_dir());
-    let text = match fabro_run::cancel(&store, run, &args.reason).await? {
+    let text = match fabro_run::cancel_here(&store, run, &args.reason).await? {
         Cancellation::Ended => format!("run {run} canceled\n"),
         Cancellation::Requested => format!("run {run} is being canceled by its driver\n"),
     };

@@ -1,12 +1,8 @@
 //! `fabro diff`.
 
-use std::path::Path;
-
 use clap_complete::ArgValueCandidates;
-use fabro_engine::read_all;
-use fabro_events::Event;
-use fabro_inspect::{Changes, change_of_stage, changes};
-use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_inspect::{PatchError, run_patch};
+use fabro_sandbox::git::PatchStyle;
 use fabro_terminal::{Paint, clean};
 
 use crate::complete;
@@ -37,26 +33,12 @@ pub struct DiffArgs {
 /// Prints the changes of a run or a stage as a patch.
 pub async fn diff(args: &DiffArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
-    let events = read_all(&store, run).await?;
-    let Some(all) = changes(&events) else {
-        return Err(error::usage(
-            format!("run {run} has no git worktree, so its changes were not recorded"),
-            "start runs with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed",
-        ));
-    };
-    let Some((from, to)) = commits(&events, &all, args.stage.as_deref())? else {
+    let style = if args.stat { PatchStyle::Stat } else { PatchStyle::Patch };
+    let patch = run_patch(&store, run, args.stage.as_deref(), style).await;
+    let Some(patch) = patch.map_err(unread)? else {
         output::stderr("no file was changed\n");
         return Ok(Exit::SUCCEEDED);
     };
-    let style = if args.stat { PatchStyle::Stat } else { PatchStyle::Patch };
-    let repository = Path::new(&all.worktree.repository);
-    let patch = patch(repository, &from, &to, style).await.map_err(|failed| {
-        let shown = clean(&all.worktree.repository).into_owned();
-        error::usage(
-            format!("the commits of run {run} cannot be read in {shown}: {failed}"),
-            "bring the repository and its branch back",
-        )
-    })?;
     match global.paint_stdout() {
         paint if paint.is_on() => output::stdout(&painted(&patch, paint))?,
         // Byte for byte, so that it can be applied.
@@ -83,17 +65,14 @@ fn painted(patch: &[u8], paint: Paint) -> String {
     text
 }
 
-/// Between which commits the changes are; `None` when there are none.
-fn commits(
-    events: &[Event],
-    all: &Changes<'_>,
-    stage: Option<&str>,
-) -> anyhow::Result<Option<(String, String)>> {
-    let Some(stage) = stage else {
-        let from = &all.worktree.base;
-        let to = all.last();
-        return Ok((from != to).then(|| (from.clone(), to.to_owned())));
-    };
-    let change = change_of_stage(events, all, stage)?;
-    Ok(change.map(|change| (change.from, change.to)))
+fn unread(failed: PatchError) -> anyhow::Error {
+    let message = clean(&failed.to_string()).into_owned();
+    match failed {
+        PatchError::NoWorktree { .. } => error::usage(
+            message,
+            "start runs with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed",
+        ),
+        PatchError::Report(error) => error.into(),
+        _ => error::usage(message, "bring the repository and its branch back"),
+    }
 }

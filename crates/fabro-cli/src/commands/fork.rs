@@ -1,11 +1,7 @@
 //! `fabro fork` and `fabro rewind`.
 
 use clap_complete::ArgValueCandidates;
-use fabro_engine::{checkpoint, read_all};
-use fabro_inspect::artifacts;
 use fabro_run::ForkPoint;
-use fabro_sandbox::artifacts::share;
-use fabro_store::SqliteStore;
 use fabro_types::RunId;
 use serde_json::{Map, Value, json};
 
@@ -37,42 +33,18 @@ pub struct ForkArgs {
 
 /// Copies a run up to the end of a stage.
 pub async fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, from) = find(&args, global).await?;
-    let point = fabro_run::fork(&store, from, args.stage.as_deref(), &values(&args)).await?;
-    share_artifacts(&store, from, point.id, global).await?;
+    let (store, from) = global.run_to_change(&args.run).await?;
+    let stage = args.stage.as_deref();
+    let (point, warnings) = fabro_run::fork_here(&store, from, stage, &values(&args)).await?;
+    global.warn(warnings);
     report("forked", from, &point, args.json, global)
-}
-
-/// The copy names artifacts as its own: it keeps them when the original is removed.
-async fn share_artifacts(
-    store: &SqliteStore,
-    from: RunId,
-    to: RunId,
-    global: &Global,
-) -> anyhow::Result<()> {
-    let dir = |run: RunId| store.runs_dir().join(run.to_string());
-    let events = read_all(store, to).await?;
-    for kept in artifacts(&events) {
-        global.warn(share(&dir(from), &dir(to), &kept.artifact.file, &kept.artifact.sha256).err());
-    }
-    Ok(())
 }
 
 /// Takes a run back to the end of a stage.
 pub async fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, from) = find(&args, global).await?;
+    let (store, from) = global.run_to_change(&args.run).await?;
     let point = fabro_run::rewind(&store, from, args.stage.as_deref(), &values(&args)).await;
     report("rewound", from, &point?, args.json, global)
-}
-
-/// The run, in which the name of the stage must be unambiguous.
-async fn find(args: &ForkArgs, global: &Global) -> anyhow::Result<(SqliteStore, RunId)> {
-    let (store, run) = global.run_to_change(&args.run).await?;
-    if let Some(stage) = &args.stage {
-        let events = read_all(&store, run).await?;
-        fabro_inspect::check_stage(&checkpoint::effective(&events), stage)?;
-    }
-    Ok((store, run))
 }
 
 fn values(args: &ForkArgs) -> Map<String, Value> {

@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
-use fabro_engine::read_all;
 use fabro_events::{ForkPoint, PauseReason};
 use fabro_gate::default_option;
 use fabro_inspect::{Cause, Inspect, StageRow};
-use fabro_run::{Gate, gate_names, is_driven, now_ms, open_gates_of_family};
+use fabro_run::{Gate, gate_names, now_ms};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{
     Align, Paint, Table, clean, cut, one_line, paint_run, paint_stage, tokens, took, why,
@@ -46,18 +45,12 @@ const FILES: usize = 200;
 /// Shows a run, or one of its stages.
 pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
-    let events = read_all(&store, run).await?;
-    let driven = is_driven(&store, run).await?;
     if let Some(stage) = &args.stage {
-        let report = fabro_inspect::stage(&events, stage, driven, &store)?;
+        let report = fabro_inspect::inspect_stage(&store, run, stage).await?;
         output::report(args.json, &report, || stage_text(&report, &store, run, global))?;
         return Ok(Exit::SUCCEEDED);
     }
-    let mut report = fabro_inspect::inspect(&events, driven)?;
-    if report.status == RunStatus::Running {
-        report.until(now_ms());
-    }
-    report.gates = open_gates_of_family(&store, run).await?;
+    let report = fabro_inspect::inspect_run(&store, run).await?;
     let next = next_steps(&report, &store, global).await?;
     output::report(args.json, &report, || {
         let paint = global.paint_stdout();

@@ -33,6 +33,7 @@ pub mod replay;
 pub mod resume;
 pub mod rm;
 pub mod run;
+pub mod serve;
 pub mod steer;
 pub mod trace;
 pub mod validate;

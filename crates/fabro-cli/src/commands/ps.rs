@@ -2,13 +2,11 @@
 
 use std::fmt::Write as _;
 
-use fabro_engine::last_state_event;
-use fabro_events::Event;
 use fabro_inspect::PsRow;
 use fabro_run::now_ms;
-use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_store::{SqliteStore, StoreError};
 use fabro_terminal::{Align, Paint, Table, cut, one_line, paint_run, took};
-use fabro_types::{RunId, RunStatus};
+use fabro_types::RunStatus;
 
 use super::inspect::fork_text;
 use crate::exit::Exit;
@@ -42,7 +40,9 @@ pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
                 let verify = global.command(&format!("verify {run}"));
                 format!("run {run} was recorded, and the database has nothing of it: `{verify}`")
             }));
-            rows(&store, args.all, global).await?
+            let (rows, failed) = fabro_inspect::list_runs(&store, args.all).await?;
+            global.warn(failed);
+            rows
         }
         // There are no runs here: an empty list, not an error.
         Err(StoreError::NoStore { .. }) => Vec::new(),
@@ -55,30 +55,6 @@ pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
         output::report(args.json, &rows, text)?;
     }
     Ok(Exit::SUCCEEDED)
-}
-
-/// The runs, with what the first and the last event of each say. A run whose events cannot be read is
-/// listed without that, and with a warning.
-async fn rows(store: &SqliteStore, all: bool, global: &Global) -> anyhow::Result<Vec<PsRow>> {
-    let mut rows = fabro_inspect::ps(store.list().await?, all);
-    for row in &mut rows {
-        match ends(store, row.id).await {
-            Ok((first, last)) => row.describe(first.as_ref(), last.as_ref()),
-            Err(error) => global.warn([error]),
-        }
-    }
-    Ok(rows)
-}
-
-/// The first event of a run, and the last one that says its state.
-async fn ends(
-    store: &SqliteStore,
-    run: RunId,
-) -> Result<(Option<Event>, Option<Event>), StoreError> {
-    let first = store.read(run, 0, 1).await?.into_iter().next();
-    // Fails when events were lost at the end, whatever the list says of the run.
-    store.read(run, store.last_seq(run).await?, 1).await?;
-    Ok((first, last_state_event(store, run).await?))
 }
 
 fn table(rows: &[PsRow], now_ms: i64, paint: Paint, width: usize) -> String {

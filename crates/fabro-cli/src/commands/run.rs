@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
@@ -111,8 +110,8 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
 
 /// Drives a run in the background, with these options of `resume`.
 pub async fn detach(run: Run, store: &SqliteStore, options: &[OsString]) -> anyhow::Result<Exit> {
-    let mut driver = Command::new(std::env::current_exe()?);
-    driver.args(["resume", &run.id().to_string(), "--store"]).arg(store.dir()).args(options);
+    let mut driver = fabro_run::driver_command(&std::env::current_exe()?, store, run.id());
+    driver.args(options);
     match run.detach(driver).await {
         Ok(id) => {
             output::stdout(&format!("{id}\n"))?;

@@ -1,0 +1,255 @@
+//! Reports about the runs of a store: what the command line prints as JSON, and a server answers with.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use fabro_engine::{last_state_event, read_all};
+use fabro_events::stage_name::StageName;
+use fabro_events::{Event, EventBody, ParentStage};
+use fabro_run::{is_driven, now_ms, open_gates_of_family};
+use fabro_sandbox::artifacts::{Damaged, stored_file};
+use fabro_sandbox::git::{GitError, PatchStyle, patch};
+use fabro_store::{RunStore, Store, StoreError};
+use fabro_types::{RunId, RunStatus};
+use serde::Serialize;
+
+use crate::{
+    Inspect, PsRow, ReportError, StageKey, StageReport, artifacts, change_of_stage, changes,
+    inspect, ps, stage,
+};
+
+/// The runs of a store, newest first; those of sub-workflows only if `all`. A run whose events cannot
+/// be read is listed without what they say; the second list has the reasons.
+///
+/// # Errors
+///
+/// The list of runs cannot be read.
+pub async fn list_runs(
+    store: &dyn Store,
+    all: bool,
+) -> Result<(Vec<PsRow>, Vec<StoreError>), StoreError> {
+    let mut rows = ps(store.list().await?, all);
+    let mut failed = Vec::new();
+    for row in &mut rows {
+        failed.extend(describe(store, row).await.err());
+    }
+    Ok((rows, failed))
+}
+
+/// Adds what the first event of a run says, and the last one that says its state.
+///
+/// # Errors
+///
+/// The events cannot be read.
+pub async fn describe(store: &dyn Store, row: &mut PsRow) -> Result<(), StoreError> {
+    let first = store.read(row.id, 0, 1).await?.into_iter().next();
+    // Fails when events were lost at the end, whatever the list says of the run.
+    store.read(row.id, store.last_seq(row.id).await?, 1).await?;
+    row.describe(first.as_ref(), last_state_event(store, row.id).await?.as_ref());
+    Ok(())
+}
+
+/// A run as it is now: [`inspect()`](crate::inspect()), with the gates of its sub-workflows.
+///
+/// # Errors
+///
+/// The log cannot be read.
+pub async fn inspect_run(store: &dyn RunStore, run: RunId) -> Result<Inspect, ReportError> {
+    let events = read_all(store, run).await?;
+    let mut report = inspect(&events, is_driven(store, run).await?)?;
+    if report.status == RunStatus::Running {
+        report.until(now_ms());
+    }
+    report.gates = open_gates_of_family(store, run).await?;
+    Ok(report)
+}
+
+/// A stage as it is now: [`stage()`](crate::stage()).
+///
+/// # Errors
+///
+/// There is no such stage, or there are several, or the log cannot be read.
+pub async fn inspect_stage(
+    store: &dyn RunStore,
+    run: RunId,
+    name: &str,
+) -> Result<StageReport, ReportError> {
+    let events = read_all(store, run).await?;
+    stage(&events, name, is_driven(store, run).await?, store)
+}
+
+/// Why there is no patch.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatchError {
+    /// The run has no git worktree.
+    #[error("run {run} has no git worktree, so its changes were not recorded")]
+    NoWorktree {
+        /// The run.
+        run: RunId,
+    },
+    /// The stage or the log cannot be read.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// Git cannot read the commits.
+    #[error("the commits of run {run} cannot be read in {repository}: {source}")]
+    Git {
+        /// The run.
+        run: RunId,
+        /// The repository.
+        repository: String,
+        /// Why.
+        source: GitError,
+    },
+}
+
+/// The changes of a run with a git worktree, or of one of its stages, as a patch; `None` when no file
+/// was changed.
+///
+/// # Errors
+///
+/// The run has no worktree, there is no such stage, or the commits are gone.
+pub async fn run_patch(
+    store: &dyn Store,
+    run: RunId,
+    stage: Option<&str>,
+    style: PatchStyle,
+) -> Result<Option<Vec<u8>>, PatchError> {
+    let events = read_all(store, run).await.map_err(ReportError::from)?;
+    let Some(all) = changes(&events) else { return Err(PatchError::NoWorktree { run }) };
+    let commits = match stage {
+        None => {
+            let from = &all.worktree.base;
+            let to = all.last();
+            (from != to).then(|| (from.clone(), to.to_owned()))
+        }
+        Some(stage) => {
+            change_of_stage(&events, &all, stage)?.map(|change| (change.from, change.to))
+        }
+    };
+    let Some((from, to)) = commits else { return Ok(None) };
+    let repository = all.worktree.repository.clone();
+    match patch(Path::new(&repository), &from, &to, style).await {
+        Ok(patch) => Ok(Some(patch)),
+        Err(source) => Err(PatchError::Git { run, repository, source }),
+    }
+}
+
+/// An artifact of a run or of one of its sub-workflows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArtifactRow {
+    /// The run whose stage left it.
+    pub run: RunId,
+    /// The stage, `[BRANCH/]NODE@VISIT`, after the stages whose sub-workflows it is in and ` › `.
+    pub stage: String,
+    /// The attempt of the stage, from 1.
+    pub attempt: u32,
+    /// Its path, relative to the working directory.
+    pub path: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its media type.
+    pub media_type: String,
+    /// The SHA-256 of its bytes, in hexadecimal digits.
+    pub sha256: String,
+    /// Where it is kept on this machine.
+    pub file: PathBuf,
+    /// When it was kept, in milliseconds since 1970.
+    #[serde(skip)]
+    pub ts_ms: i64,
+    /// Where it is kept, below the directory of the run.
+    #[serde(skip)]
+    pub below: String,
+    /// The stage of the sub-workflow; `None` for one of the run itself.
+    #[serde(skip)]
+    pub above: Option<String>,
+}
+
+impl ArtifactRow {
+    /// The file with its bytes, checked.
+    ///
+    /// # Errors
+    ///
+    /// It is missing, damaged, or cannot be read.
+    pub fn stored(&self, runs_dir: &Path) -> Result<PathBuf, Damaged> {
+        stored_file(&runs_dir.join(self.run.to_string()), &self.below, &self.sha256)
+    }
+}
+
+/// The artifacts of a run and of its sub-workflows, oldest first; of one stage, if it is named.
+///
+/// # Errors
+///
+/// The log cannot be read.
+pub async fn list_artifacts(
+    store: &dyn Store,
+    runs_dir: &Path,
+    run: RunId,
+    stage: Option<&str>,
+) -> Result<Vec<ArtifactRow>, StoreError> {
+    let mut all = Vec::new();
+    let mut names: BTreeMap<RunId, String> = BTreeMap::new();
+    for member in store.family(run).await? {
+        let events = read_all(store, member).await?;
+        let above = parent(&events).filter(|_| member != run).map(|parent| {
+            let stage = parent.name();
+            match names.get(&parent.run_id) {
+                Some(above) => format!("{above} › {stage}"),
+                None => stage,
+            }
+        });
+        if let Some(above) = &above {
+            names.insert(member, above.clone());
+        }
+        let dir = runs_dir.join(member.to_string());
+        all.extend(rows(&events, member, above.as_deref(), &dir, stage));
+    }
+    all.sort_by_key(|row| row.ts_ms);
+    Ok(all)
+}
+
+fn parent(events: &[Event]) -> Option<&ParentStage> {
+    events.iter().find_map(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => created.parent.as_ref(),
+        _ => None,
+    })
+}
+
+fn rows(
+    events: &[Event],
+    run: RunId,
+    above: Option<&str>,
+    dir: &Path,
+    chosen: Option<&str>,
+) -> Vec<ArtifactRow> {
+    let is_chosen = |stage: &StageKey| {
+        chosen.is_none_or(|name| {
+            let name = StageName::parse(name.trim());
+            events
+                .iter()
+                .any(|it| StageKey::of(it).as_ref() == Some(stage) && name.is_of(&it.entry))
+        })
+    };
+    let mut known: BTreeMap<StageKey, bool> = BTreeMap::new();
+    let mut rows = Vec::new();
+    for kept in artifacts(events) {
+        if !*known.entry(kept.stage.clone()).or_insert_with(|| is_chosen(&kept.stage)) {
+            continue;
+        }
+        let name = kept.stage.full_name();
+        rows.push(ArtifactRow {
+            run,
+            stage: above.map_or_else(|| name.clone(), |above| format!("{above} › {name}")),
+            attempt: kept.artifact.attempt,
+            path: kept.artifact.path.clone(),
+            size: kept.artifact.size,
+            media_type: kept.artifact.media_type.clone(),
+            sha256: kept.artifact.sha256.clone(),
+            file: dir.join(&*kept.artifact.file),
+            ts_ms: kept.ts_ms,
+            below: kept.artifact.file.to_string(),
+            above: above.map(str::to_owned),
+        });
+    }
+    rows
+}

@@ -1,0 +1,161 @@
+//! What the command line, the server and its tools do to a run of a store on this machine.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use fabro_engine::{checkpoint, read_all};
+use fabro_events::{Event, EventBody};
+use fabro_sandbox::artifacts::share;
+use fabro_sandbox::record_processes;
+use fabro_store::SqliteStore;
+use fabro_types::RunId;
+use serde_json::{Map, Value};
+
+use crate::control::{Cancellation, ForkPoint, cancel, fork};
+use crate::run::{RefreshedModels, ResumeOptions, Run};
+use crate::services::RUN_ID_VARIABLE;
+use crate::spec::RunSpec;
+use crate::{RunError, SetupError};
+
+/// A run that a background driver continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedRun {
+    /// The run.
+    pub id: RunId,
+    /// What the caller should know, as of [`Run::warnings`].
+    pub warnings: Vec<String>,
+}
+
+/// What a resume in the background changes. The rest is as when the run was created.
+#[derive(Clone, Debug, Default)]
+pub struct BackgroundOptions {
+    /// A new spending limit in US dollars.
+    pub max_cost: Option<f64>,
+    /// Answer every gate with its default, else its first option.
+    pub auto_approve: bool,
+    /// Providers and models that replace those of the same names. The driver reads them again from
+    /// the settings of its working directory.
+    pub models: Option<RefreshedModels>,
+}
+
+/// The command that resumes a run in a process of its own: `PROGRAM resume RUN --store DIR`, with
+/// `program` as the `fabro` program.
+pub fn driver_command(program: &Path, store: &SqliteStore, run: RunId) -> Command {
+    let mut driver = Command::new(program);
+    driver.args(["resume", &run.to_string(), "--store"]).arg(store.dir());
+    driver
+}
+
+/// Creates a run, and drives it in a process of its own, which needs the caller no more.
+///
+/// # Errors
+///
+/// As of [`Run::create`] and [`Run::detach`].
+pub async fn start_in_background(
+    store: Arc<SqliteStore>,
+    spec: RunSpec,
+    program: &Path,
+) -> Result<StartedRun, RunError> {
+    let mut warnings = spec.warnings.clone();
+    let run = Run::create(store.clone(), &store.runs_dir(), spec).await?;
+    warnings.extend_from_slice(run.warnings());
+    let driver = driver_command(program, &store, run.id());
+    let id = run.detach(driver).await?;
+    Ok(StartedRun { id, warnings })
+}
+
+/// Resumes a run in a process of its own, which needs the caller no more.
+///
+/// # Errors
+///
+/// As of [`Run::open`], [`Run::with_resume_options`], [`Run::check_resumed`] and [`Run::detach`].
+pub async fn resume_in_background(
+    store: Arc<SqliteStore>,
+    run: RunId,
+    options: BackgroundOptions,
+    program: &Path,
+) -> Result<StartedRun, RunError> {
+    if let Some(limit) = options.max_cost.filter(|limit| !limit.is_finite() || *limit <= 0.0) {
+        let message = format!("{limit} is no spending limit");
+        return Err(SetupError::new(message, "name an amount in US dollars above 0").into());
+    }
+    let mut driver_options: Vec<OsString> = Vec::new();
+    if let Some(limit) = options.max_cost {
+        driver_options.extend(["--max-cost".into(), limit.to_string().into()]);
+    }
+    if options.auto_approve {
+        driver_options.push("--auto-approve".into());
+    }
+    if options.models.is_some() {
+        driver_options.push("--refresh-providers".into());
+    }
+    let opened = Run::open(store.clone(), &store.runs_dir(), run).await?;
+    let changes = ResumeOptions {
+        max_cost: options.max_cost,
+        auto_approve: options.auto_approve,
+        models: options.models,
+        ..ResumeOptions::default()
+    };
+    let mut opened = opened.with_resume_options(changes)?;
+    opened.check_resumed().await?;
+    let warnings = opened.warnings().to_vec();
+    let mut driver = driver_command(program, &store, run);
+    driver.args(driver_options);
+    let id = opened.detach(driver).await?;
+    Ok(StartedRun { id, warnings })
+}
+
+/// Cancels a run and its sub-workflows: [`cancel`], which also ends processes that a dead driver of
+/// this machine left behind.
+///
+/// # Errors
+///
+/// The run has ended.
+pub async fn cancel_here(
+    store: &SqliteStore,
+    run: RunId,
+    reason: &str,
+) -> Result<Cancellation, RunError> {
+    record_processes(RUN_ID_VARIABLE, &store.runs_dir());
+    cancel(store, run, reason).await
+}
+
+/// Copies a run as [`fork`] does, with its artifacts: the copy keeps them when the original is removed.
+/// Returns a warning for each artifact that cannot be kept.
+///
+/// # Errors
+///
+/// There is no such stage, or there are several; the run is a sub-workflow, or a value holds a secret.
+pub async fn fork_here(
+    store: &SqliteStore,
+    from: RunId,
+    stage: Option<&str>,
+    set: &Map<String, Value>,
+) -> Result<(ForkPoint, Vec<String>), RunError> {
+    let point = fork(store, from, stage, set).await?;
+    let dir = |run: RunId| store.runs_dir().join(run.to_string());
+    let mut warnings = Vec::new();
+    for event in checkpoint::effective(&read_all(store, point.id).await?) {
+        let EventBody::ArtifactCaptured(artifact) = &event.entry.body else { continue };
+        let shared = share(&dir(from), &dir(point.id), &artifact.file, &artifact.sha256);
+        warnings.extend(shared.err().map(|error| error.to_string()));
+    }
+    Ok((point, warnings))
+}
+
+/// Checks that the name of a stage means one stage: with a visit, but without its branch, it may mean
+/// those of several branches.
+pub(crate) fn one_stage(events: &[&Event], stage: Option<&str>) -> Result<(), RunError> {
+    let Some(stage) = stage else { return Ok(()) };
+    let name = checkpoint::StageName::parse(stage.trim());
+    if name.visit.is_none() {
+        return Ok(());
+    }
+    let stages = checkpoint::meant(events, name);
+    if stages.len() > 1 {
+        return Err(RunError::SeveralStages { stage: stage.to_owned(), stages });
+    }
+    Ok(())
+}

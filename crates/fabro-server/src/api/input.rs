@@ -1,0 +1,62 @@
+//! The inputs of requests, whose errors are problems.
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+
+use crate::guard::MAX_BODY;
+use crate::problem::Problem;
+
+/// The parameters of a query.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(error) => Err(Problem::invalid(
+                error.body_text(),
+                "GET /api/v1/openapi.json lists the parameters",
+            )),
+        }
+    }
+}
+
+/// A body of JSON; an absent one is an empty object.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let media = request.headers().get(header::CONTENT_TYPE).cloned();
+        let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY).await.unwrap_or_default();
+        if bytes.is_empty() {
+            return parse(b"{}");
+        }
+        // A form of another site cannot send this type without asking first.
+        let media = media.as_ref().and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let essence = media.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "media_type",
+                "the body is not declared as JSON",
+                "send Content-Type: application/json",
+            ));
+        }
+        parse(&bytes)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {
+    serde_json::from_slice(bytes).map(Body).map_err(|error| {
+        Problem::invalid(
+            format!("the body cannot be used: {error}"),
+            "GET /api/v1/openapi.json describes it",
+        )
+    })
+}

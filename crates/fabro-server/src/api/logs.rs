@@ -1,0 +1,83 @@
+//! What the stages of a run wrote, from `fabro logs --json` in a process of its own: it reads files that grow.
+
+use std::process::Stdio;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use fabro_inspect::check_stage;
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+
+use super::input::Params;
+use crate::app::App;
+use crate::problem::Problem;
+
+/// Which logs are read.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogQuery {
+    /// Only those of this stage, `[BRANCH/]NODE[@VISIT]`.
+    #[serde(default)]
+    stage: Option<String>,
+    /// Begin with the last lines of what there is: at most so many.
+    #[serde(default)]
+    tail: Option<usize>,
+    /// Follow the run until it ends or pauses.
+    #[serde(default)]
+    follow: bool,
+}
+
+/// How much is read at a time.
+const BUFFER: usize = 32 << 10;
+
+pub(super) async fn logs(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    Params(query): Params<LogQuery>,
+) -> Result<Response, Problem> {
+    let run = app.actions.find(&run).await?;
+    let Some(place) = app.live.place() else {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too_many_readers",
+            "too many streams are open",
+            "close some, then retry",
+        ));
+    };
+    if let Some(stage) = &query.stage {
+        let events = fabro_engine::read_all(&*app.actions.store, run).await?;
+        check_stage(&fabro_engine::checkpoint::effective(&events), stage)?;
+    }
+    let mut command = Command::new(&app.actions.config.program);
+    command.args(["logs", "--json", "--store"]).arg(app.actions.store.dir());
+    if query.follow {
+        command.arg("--follow");
+    }
+    if let Some(tail) = query.tail {
+        command.args(["--tail", &tail.to_string()]);
+    }
+    command.arg("--").arg(run.to_string()).args(&query.stage);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let failed = |detail: String| {
+        let fix = "see what `fabro logs` reports";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "logs_failed", detail, fix)
+    };
+    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let Some(output) = child.stdout.take() else {
+        return Err(failed("the process has no output".to_owned()));
+    };
+    // The child is killed when the client has gone.
+    let lines = stream::try_unfold((output, child, place), async |(mut output, child, place)| {
+        let mut buffer = Vec::with_capacity(BUFFER);
+        let read = output.read_buf(&mut buffer).await?;
+        Ok::<_, std::io::Error>((read > 0).then_some((buffer, (output, child, place))))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}

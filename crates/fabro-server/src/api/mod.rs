@@ -1,0 +1,117 @@
+//! The HTTP API, below `/api/v1`.
+
+mod act;
+mod artifacts;
+mod events;
+mod input;
+mod logs;
+mod read;
+mod session;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use fabro_store::Runs as _;
+use fabro_types::RunId;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::problem::Problem;
+
+/// The routes of the API.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/session", get(session::show).post(session::open).delete(session::close))
+        .route("/openapi.json", get(read::openapi))
+        .route("/changes", get(events::changes))
+        .route("/workflows", get(read::workflows))
+        .route("/gates", get(read::gates))
+        .route("/runs", get(read::runs).post(act::start))
+        .route("/runs/{run}", get(read::run))
+        .route("/runs/{run}/stages/{*stage}", get(read::stage))
+        .route("/runs/{run}/explain/{*stage}", get(read::explain))
+        .route("/runs/{run}/context", get(read::context))
+        .route("/runs/{run}/diff", get(read::diff))
+        .route("/runs/{run}/events", get(events::events))
+        .route("/runs/{run}/logs", get(logs::logs))
+        .route("/runs/{run}/artifacts", get(artifacts::list))
+        .route("/runs/{run}/artifacts/{sha256}", get(artifacts::download))
+        .route("/runs/{run}/answer", post(act::answer))
+        .route("/runs/{run}/steer", post(act::steer))
+        .route("/runs/{run}/cancel", post(act::cancel))
+        .route("/runs/{run}/resume", post(act::resume))
+        .route("/runs/{run}/fork", post(act::fork))
+        .route("/runs/{run}/rewind", post(act::rewind))
+        .fallback(missing)
+        .method_not_allowed_fallback(wrong_method)
+}
+
+async fn missing() -> Problem {
+    Problem::not_found(
+        "not_found",
+        "the API has no such address".to_owned(),
+        "GET /api/v1/openapi.json describes it",
+    )
+}
+
+async fn wrong_method() -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "the address does not take this method",
+        "GET /api/v1/openapi.json describes it",
+    )
+}
+
+/// A JSON response.
+pub(crate) fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(error) => Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "store_error",
+            error.to_string(),
+            "report this as a bug",
+        )
+        .into_response(),
+    }
+}
+
+/// The same with the sequence number of the run as its `ETag`.
+fn json_at(value: &impl Serialize, seq: u64) -> Response {
+    let mut response = json(value);
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{seq}\"")) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// Checks that the run is where the client has seen it, if it says so with `If-Match`.
+async fn unchanged(app: &App, run: RunId, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(()) };
+    let tag = value.to_str().unwrap_or_default().trim();
+    let seq = app.actions.store.last_seq(run).await?;
+    if tag == "*" || tag.trim_matches('"').parse() == Ok(seq) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::PRECONDITION_FAILED,
+        "run_changed",
+        format!("the run is at event {seq}, and the request is for {}", tag.escape_debug()),
+        "read the run again, then decide again",
+    ))
+}
+
+/// The inputs and outputs that have a schema.
+#[cfg(test)]
+pub(crate) mod types {
+    pub(crate) use super::artifacts::ArtifactQuery;
+    pub(crate) use super::events::EventQuery;
+    pub(crate) use super::logs::LogQuery;
+    pub(crate) use super::read::DiffQuery;
+    pub(crate) use super::session::{Login, Session};
+    pub(crate) use crate::actions::*;
+}

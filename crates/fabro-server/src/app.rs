@@ -1,0 +1,37 @@
+//! What the handlers of requests share.
+
+use std::sync::Arc;
+
+use fabro_store::SqliteStore;
+
+use crate::actions::{Actions, ServerConfig};
+use crate::auth::Tokens;
+use crate::live::Live;
+use crate::once::Once;
+
+/// The state of a server. None of it is needed after a restart.
+pub(crate) struct App {
+    pub(crate) actions: Actions,
+    pub(crate) tokens: Tokens,
+    /// The cookie of a login. Browsers send cookies to every port of a host, so it names the port.
+    pub(crate) cookie_name: String,
+    pub(crate) live: Arc<Live>,
+    pub(crate) once: Once,
+}
+
+impl App {
+    pub(crate) fn new(
+        store: Arc<SqliteStore>,
+        tokens: Tokens,
+        port: u16,
+        config: ServerConfig,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            live: Live::new(Arc::clone(&store)),
+            once: Once::new(&store),
+            cookie_name: format!("fabro-{port}"),
+            actions: Actions { store, config },
+            tokens,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! Who may do what: tokens, and the roles they stand for.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use axum::http::{HeaderMap, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// What the holder of a token may do. Each role may do what those before it may.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// See runs, with everything that they recorded.
+    Read,
+    /// Answer gates, and send messages to agents.
+    Answer,
+    /// Start, resume, cancel, fork and rewind runs.
+    Admin,
+}
+
+impl Role {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Answer => "answer",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why there are no tokens.
+#[derive(Debug, thiserror::Error)]
+#[error("the key file {} cannot be used: {source}", path.display())]
+pub struct KeyError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The tokens that a server takes.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    tokens: Vec<(Role, String)>,
+}
+
+/// The file of a store's directory with the key that its tokens are made from.
+pub const KEY_FILE: &str = "server.key";
+
+/// The length of a key, in bytes.
+const KEY: usize = 32;
+
+impl Tokens {
+    /// The tokens of these roles for a store. They are made from a random key in the file
+    /// [`KEY_FILE`] of its directory, which is created for its owner alone, so that a restart of the
+    /// server ends no login. Who removes the file makes every token invalid at the next start.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, written, or has no key.
+    pub fn open(store_dir: &Path, roles: &[Role]) -> Result<Self, KeyError> {
+        let path = store_dir.join(KEY_FILE);
+        match key(&path) {
+            Ok(key) => Ok(Self::of(&key, roles)),
+            Err(source) => Err(KeyError { path, source }),
+        }
+    }
+
+    fn of(key: &[u8; KEY], roles: &[Role]) -> Self {
+        let token = |role: &Role| {
+            let inner = Sha256::new().chain_update(key).chain_update(role.as_str()).finalize();
+            let outer = Sha256::new().chain_update(key).chain_update(inner).finalize();
+            (*role, URL_SAFE_NO_PAD.encode(outer))
+        };
+        Self { tokens: roles.iter().map(token).collect() }
+    }
+
+    /// The roles with their tokens.
+    pub fn iter(&self) -> impl Iterator<Item = (Role, &str)> {
+        self.tokens.iter().map(|(role, token)| (*role, token.as_str()))
+    }
+
+    /// The role of a token; `None` when it is not one of these.
+    pub fn role_of(&self, token: &str) -> Option<Role> {
+        // Hashes are compared, so that the time tells nothing about the token.
+        let presented = Sha256::digest(token);
+        let is_it = |known: &str| Sha256::digest(known) == presented;
+        self.tokens.iter().find(|(_, known)| is_it(known)).map(|(role, _)| *role)
+    }
+}
+
+/// The key in a file, which is made when it is missing.
+fn key(path: &Path) -> io::Result<[u8; KEY]> {
+    let mut key = [0; KEY];
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match created {
+        Ok(mut file) => {
+            file.write_all(URL_SAFE_NO_PAD.encode(key).as_bytes())?;
+            file.sync_all()?;
+            Ok(key)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let text = fs::read_to_string(path)?;
+            let bytes = URL_SAFE_NO_PAD.decode(text.trim()).unwrap_or_default();
+            bytes.try_into().map_err(|_| {
+                io::Error::new(io::ErrorKind::InvalidData, "it holds no key; remove it")
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How a request was authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    /// By a cookie, which a browser sends also where another page made it.
+    pub(crate) by_cookie: bool,
+}
+
+/// Who sends a request; `None` without a valid token.
+pub(crate) fn caller(headers: &HeaderMap, cookie_name: &str, tokens: &Tokens) -> Option<Caller> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let token = value
+            .to_str()
+            .ok()?
+            .split_once(' ')
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let role = tokens.role_of(token?.1.trim())?;
+        return Some(Caller { role, by_cookie: false });
+    }
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|it| it.split_once('='));
+    let role = pairs.find_map(|(name, value)| {
+        (name.trim() == cookie_name).then(|| tokens.role_of(value.trim())).flatten()
+    })?;
+    Some(Caller { role, by_cookie: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Role; 3] = [Role::Read, Role::Answer, Role::Admin];
+
+    #[test]
+    fn tokens_survive_a_restart_and_stand_for_one_role() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Tokens::open(dir.path(), &ALL).unwrap();
+        let second = Tokens::open(dir.path(), &[Role::Read]).unwrap();
+        for (role, token) in first.iter() {
+            assert_eq!(token.len(), 43);
+            assert_eq!(first.role_of(token), Some(role));
+            let known = (role == Role::Read).then_some(Role::Read);
+            assert_eq!(second.role_of(token), known, "{role}");
+        }
+        assert_eq!(first.role_of(""), None);
+        fs::remove_file(dir.path().join(KEY_FILE)).unwrap();
+        let third = Tokens::open(dir.path(), &ALL).unwrap();
+        assert!(first.iter().all(|(_, token)| third.role_of(token).is_none()));
+        fs::write(dir.path().join(KEY_FILE), "short").unwrap();
+        assert!(Tokens::open(dir.path(), &ALL).is_err());
+    }
+
+    #[test]
+    fn a_caller_has_a_bearer_token_or_a_cookie() {
+        let tokens = Tokens::of(&[7; KEY], &ALL);
+        let token = |role| tokens.iter().find(|(it, _)| *it == role).unwrap().1.to_owned();
+        let check = |name: header::HeaderName, value: String, expect: Option<(Role, bool)>| {
+            let headers = HeaderMap::from_iter([(name, value.parse().unwrap())]);
+            let caller = caller(&headers, "fabro-1", &tokens);
+            assert_eq!(caller.map(|it| (it.role, it.by_cookie)), expect, "{value}");
+        };
+        let admin = token(Role::Admin);
+        let read = token(Role::Read);
+        check(header::AUTHORIZATION, format!("Bearer {admin}"), Some((Role::Admin, false)));
+        check(header::AUTHORIZATION, format!("bearer {read}"), Some((Role::Read, false)));
+        check(header::AUTHORIZATION, admin.clone(), None);
+        check(header::AUTHORIZATION, "Bearer ".to_owned(), None);
+        check(header::COOKIE, format!("a=b; fabro-1={read}"), Some((Role::Read, true)));
+        check(header::COOKIE, format!("fabro-2={read}"), None);
+        check(header::COOKIE, format!("fabro-1=x{read}"), None);
+    }
+}

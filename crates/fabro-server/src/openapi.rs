@@ -1,0 +1,300 @@
+//! The description of the API (`OpenAPI` 3.1), made from its types. `docs/openapi.json` is a copy of it, which
+//! the server sends; a test compares them.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::api::types::{
+    Answer, ArtifactQuery, Cancel, Canceled, ContextQuery, DiffQuery, Done, EventQuery, Fork,
+    Forked, LogQuery, Login, Resume, RunQuery, Session, Start, Started, Steer,
+};
+use crate::auth::Role;
+use crate::problem::Problem;
+
+struct Api {
+    generator: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+/// One method of one address.
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    /// `None` where no token is needed.
+    role: Option<Role>,
+    query: Option<Schema>,
+    body: Option<Schema>,
+    media: &'static str,
+    response: Schema,
+}
+
+/// What `fabro COMMAND --json` prints.
+fn printed(command: &str, kind: &str) -> Schema {
+    let description = format!(
+        "What `{command}` prints: docs/command-line.md has its fields. New fields may be added."
+    );
+    match json!({"type": kind, "description": description}) {
+        Value::Object(object) => object.into(),
+        _ => Schema::default(),
+    }
+}
+
+fn text(description: &str) -> Schema {
+    match json!({"type": "string", "description": description}) {
+        Value::Object(object) => object.into(),
+        _ => Schema::default(),
+    }
+}
+
+impl Api {
+    fn of<T: JsonSchema>(&mut self) -> Schema {
+        self.generator.subschema_for::<T>()
+    }
+
+    /// A query as parameters needs its properties, not a reference.
+    fn query<T: JsonSchema>(&self) -> Schema {
+        self.generator.clone().into_root_schema_for::<T>()
+    }
+
+    fn add(&mut self, operation: Operation) {
+        let Operation { method, path, id, summary, role, query, body, media, response } = operation;
+        let mut parameters = Vec::new();
+        for part in path.split('/').filter_map(|part| part.strip_prefix('{')) {
+            let name = part.trim_end_matches('}');
+            let description = match name {
+                "run" => "A run: its id, the beginning of it, or `latest`.",
+                "stage" => "A stage: `[BRANCH/]NODE[@VISIT]`; a `/` is written as it is.",
+                _ => "The SHA-256 of the artifact, in hexadecimal digits.",
+            };
+            parameters.push(json!({"name": name, "in": "path", "required": true,
+                "description": description, "schema": {"type": "string"}}));
+        }
+        let properties = query.as_ref().and_then(|query| query.get("properties")?.as_object());
+        for (name, schema) in properties.into_iter().flatten() {
+            parameters.push(json!({"name": name, "in": "query", "schema": schema}));
+        }
+        if method == "post" && path.starts_with("/runs") {
+            let is_start = matches!(id, "startRun" | "resumeRun" | "forkRun");
+            let key = json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string",
+                "maxLength": 255}, "description": "A repeated request with the same key gets the \
+                first answer for 24 hours, and starts nothing."});
+            let tag = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"},
+                "description": "The ETag of the run: the request is refused when the run has changed."});
+            parameters.extend(is_start.then_some(key));
+            parameters.extend((id != "startRun").then_some(tag));
+        }
+        let status = if id == "startRun" { "201" } else { "200" };
+        let mut value = json!({
+            "operationId": id,
+            "summary": summary,
+            "parameters": parameters,
+            "responses": {
+                status: {"description": "The result.", "content": {media: {"schema": response}}},
+                "default": {"$ref": "#/components/responses/Problem"},
+            },
+        });
+        if let Some(body) = body {
+            let content = json!({"application/json": {"schema": body}});
+            value["requestBody"] = json!({"content": content});
+        }
+        match role {
+            Some(role) => value["description"] = json!(format!("Needs the role `{role}`.")),
+            None => value["security"] = json!([]),
+        }
+        let item = self.paths.entry(path).or_insert_with(|| json!({}));
+        item[method] = value;
+    }
+
+    fn get(
+        &mut self,
+        path: &'static str,
+        id: &'static str,
+        summary: &'static str,
+        query: Option<Schema>,
+        response: Schema,
+    ) {
+        let media = match id {
+            "getDiff" => "text/plain",
+            "getLogs" => "application/x-ndjson",
+            "getArtifact" => "application/octet-stream",
+            "followChanges" => "text/event-stream",
+            _ => "application/json",
+        };
+        let role = Some(Role::Read);
+        let (method, body) = ("get", None);
+        self.add(Operation { method, path, id, summary, role, query, body, media, response });
+    }
+
+    fn post<T: JsonSchema, R: JsonSchema>(
+        &mut self,
+        path: &'static str,
+        id: &'static str,
+        summary: &'static str,
+        role: Role,
+    ) {
+        let body = Some(self.of::<T>());
+        let response = self.of::<R>();
+        self.add(Operation {
+            method: "post",
+            path,
+            id,
+            summary,
+            role: Some(role),
+            query: None,
+            body,
+            media: "application/json",
+            response,
+        });
+    }
+
+    fn reports(&mut self) {
+        let page = json!({"type": "object", "required": ["runs", "next"], "properties": {
+            "runs": printed("fabro ps --json", "array"),
+            "next": {"type": ["string", "null"], "description": "The cursor of the next page."},
+            "warnings": {"type": "array", "items": {"type": "string"}},
+        }});
+        let page = Schema::try_from(page).unwrap();
+        let query = Some(self.query::<RunQuery>());
+        self.get("/runs", "listRuns", "The runs of the store, newest first.", query, page);
+        let run = printed("fabro inspect RUN --json", "object");
+        self.get(
+            "/runs/{run}",
+            "getRun",
+            "A run. Its ETag is its last sequence number.",
+            None,
+            run,
+        );
+        let stage = printed("fabro inspect RUN STAGE --json", "object");
+        self.get("/runs/{run}/stages/{stage}", "getStage", "A stage.", None, stage);
+        let why = printed("fabro explain RUN STAGE --json", "object");
+        let summary = "Why an edge was taken after a stage.";
+        self.get("/runs/{run}/explain/{stage}", "explainStage", summary, None, why);
+        let query = Some(self.query::<ContextQuery>());
+        let context = Schema::try_from(json!({"anyOf": [
+            printed("fabro context RUN --json", "object"),
+            printed("fabro context RUN --diff A B --json", "array"),
+        ]}));
+        let summary = "The context of a run, or its changes between two stages.";
+        self.get("/runs/{run}/context", "getContext", summary, query, context.unwrap());
+        let query = Some(self.query::<DiffQuery>());
+        let changed = text("A patch, empty when no file was changed.");
+        self.get("/runs/{run}/diff", "getDiff", "The files that a run changed.", query, changed);
+        let query = Some(self.query::<EventQuery>());
+        let events = printed("fabro events RUN --json", "array");
+        let summary = "A page of events; with `Accept: text/event-stream` all that follow `after` or \
+            `Last-Event-ID`, as they are committed.";
+        self.get("/runs/{run}/events", "getEvents", summary, query, events);
+        let query = Some(self.query::<LogQuery>());
+        let lines = text("What `fabro logs RUN --json` prints, an object a line.");
+        self.get("/runs/{run}/logs", "getLogs", "What stages wrote.", query, lines);
+        let query = Some(self.query::<ArtifactQuery>());
+        let rows = printed("fabro artifact list RUN --json", "array");
+        self.get("/runs/{run}/artifacts", "listArtifacts", "The artifacts of a run.", query, rows);
+        let bytes = text("The bytes of the file.");
+        let path = "/runs/{run}/artifacts/{sha256}";
+        self.get(path, "getArtifact", "An artifact, as a download.", None, bytes);
+        let gates = Schema::try_from(json!({"type": "array", "items": {
+            "type": "object",
+            "required": ["run", "workflow", "status", "name"],
+            "description": "A gate as `fabro inspect RUN --json` has it, and what an answer needs.",
+            "properties": {
+                "run": {"type": "string", "description": "The run to answer."},
+                "workflow": {"type": "string"},
+                "status": {"type": "string", "description": "The status of the run."},
+                "name": {"type": "string", "description": "The name of the gate in an answer."},
+            },
+        }}));
+        self.get("/gates", "listGates", "The gates that wait for a person.", None, gates.unwrap());
+        let names = self.of::<Vec<String>>();
+        self.get("/workflows", "listWorkflows", "The workflows of the project.", None, names);
+        let ticks = text("An event `changed` after each change of any run.");
+        self.get("/changes", "followChanges", "When to read lists again.", None, ticks);
+    }
+
+    fn changes(&mut self) {
+        let (admin, answer) = (Role::Admin, Role::Answer);
+        self.post::<Start, Started>("/runs", "startRun", "Start a run in the background.", admin);
+        self.post::<Answer, Done>("/runs/{run}/answer", "answerGate", "Answer a gate.", answer);
+        let summary = "Send a message to agents.";
+        self.post::<Steer, Done>("/runs/{run}/steer", "steerRun", summary, answer);
+        self.post::<Cancel, Canceled>("/runs/{run}/cancel", "cancelRun", "Cancel a run.", admin);
+        let summary = "Resume a run in the background.";
+        self.post::<Resume, Started>("/runs/{run}/resume", "resumeRun", summary, admin);
+        let summary = "Copy a run up to the end of a stage.";
+        self.post::<Fork, Forked>("/runs/{run}/fork", "forkRun", summary, admin);
+        let summary = "Take a run back to the end of a stage.";
+        self.post::<Fork, Forked>("/runs/{run}/rewind", "rewindRun", summary, admin);
+        let session = self.of::<Session>();
+        let body = Some(self.of::<Login>());
+        self.add(Operation {
+            method: "post",
+            path: "/session",
+            id: "logIn",
+            summary: "Exchange a token for a cookie.",
+            role: None,
+            query: None,
+            body,
+            media: "application/json",
+            response: session.clone(),
+        });
+        self.get("/session", "getSession", "What the caller may do.", None, session);
+    }
+}
+
+fn description() -> Value {
+    let settings = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut api = Api { generator: settings.into_generator(), paths: Map::new() };
+    api.reports();
+    api.changes();
+    let problem = api.of::<Problem>();
+    let schemas = api.generator.take_definitions(true);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fabro",
+            "version": "1",
+            "description": "The runs of a store. docs/server.md describes tokens, roles and codes of problems.",
+        },
+        "servers": [{"url": "/api/v1"}],
+        "security": [{"token": []}, {"cookie": []}],
+        "paths": api.paths,
+        "components": {
+            "schemas": schemas,
+            "responses": {"Problem": {
+                "description": "What is wrong, and what to do.",
+                "content": {"application/problem+json": {"schema": problem}},
+            }},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "fabro-PORT"},
+            },
+        },
+    })
+}
+
+/// With `FABRO_BLESS=1` the file is written.
+#[test]
+fn the_description_is_that_of_the_types() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let text = format!("{}\n", serde_json::to_string_pretty(&description()).unwrap());
+    if std::env::var_os("FABRO_BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap();
+    assert!(committed == text, "docs/openapi.json is old: run this test with FABRO_BLESS=1");
+}
+
+#[test]
+fn every_route_is_described() {
+    let api = description();
+    let source = include_str!("api/mod.rs");
+    let routes = source.split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for route in routes.filter(|route| *route != "/openapi.json") {
+        let path = route.replace("{*", "{");
+        assert!(api["paths"].get(&path).is_some(), "{route}");
+    }
+}
