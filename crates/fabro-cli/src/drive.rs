@@ -15,6 +15,7 @@ use fabro_types::{Failure, RunId, clean};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::metadata;
 use crate::commands::trace;
 use crate::exit::Exit;
 use crate::global::{Global, logins_dir};
@@ -47,6 +48,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     }
     progress.recall(&checkpoint::effective(run.events()));
     let has_worktree = changes(run.events()).is_some();
+    let keeps_metadata = run.git().metadata == Some(true);
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);
     }
@@ -71,6 +73,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let result = result.map_err(|error| driving(error, id, global))?;
     if let Some(error) = progress.take_write_error() {
         return Err(output::unwritten(&error));
+    }
+    if keeps_metadata && let Err(error) = metadata::keep(&global.store_to_read()?, id).await {
+        global.warn([error.to_string()]);
     }
     if mode != Mode::Json {
         output::stderr(&message(&result, id, global));

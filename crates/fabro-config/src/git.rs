@@ -10,6 +10,8 @@ use crate::reader::CheckedSettings;
 pub struct GitSettings {
     /// `worktree`: the run works in a git worktree of its own.
     pub worktree: Option<bool>,
+    /// `metadata`: what the run recorded is kept on a branch, whenever its driver ends.
+    pub metadata: Option<bool>,
     /// `author`: whose commits they are.
     pub author: GitAuthor,
     /// `exclude`: glob patterns of files that are not committed.
@@ -33,6 +35,7 @@ impl GitSettings {
     pub fn or(self, weaker: Self) -> Self {
         Self {
             worktree: self.worktree.or(weaker.worktree),
+            metadata: self.metadata.or(weaker.metadata),
             author: GitAuthor {
                 name: self.author.name.or(weaker.author.name),
                 email: self.author.email.or(weaker.author.email),
@@ -46,6 +49,7 @@ impl GitSettings {
         let email = checked.take("/run/git/author/email");
         Self {
             worktree: checked.take("/run/git/worktree"),
+            metadata: checked.take("/run/git/metadata"),
             author: GitAuthor { name, email },
             exclude: checked.take("/run/git/exclude"),
         }

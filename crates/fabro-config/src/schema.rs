@@ -108,6 +108,7 @@ const RUN: &[Setting] = &[
     ("run.execution.mode", Word(&["normal", "dry_run"])),
     ("run.execution.approval", Word(&["prompt", "auto"])),
     ("run.git.worktree", Bool),
+    ("run.git.metadata", Bool),
     ("run.git.author.name", String),
     ("run.git.author.email", String),
     ("run.git.exclude", Patterns),

@@ -131,4 +131,4 @@ pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};
 pub use stage_commits::branch_name;
 pub use telemetry::{exporter, run_trace};
-pub use worktree::WORKTREE;
+pub use worktree::{WORKTREE, author};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Bundle, RunSettings, render_goal};
-use fabro_config::{ProviderSettings, Settings};
+use fabro_config::{GitSettings, ProviderSettings, Settings};
 use fabro_engine::{
     DriveError, Handler, Inconsistent, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState,
     World, begin, last_state_event,
@@ -326,6 +326,11 @@ impl Run {
     /// Its id.
     pub fn id(&self) -> RunId {
         self.lease.lease().run
+    }
+
+    /// What it does with git.
+    pub fn git(&self) -> &GitSettings {
+        &self.settings.git
     }
 
     /// Its log so far.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabro_config::GitSettings;
+use fabro_config::{GitAuthor, GitSettings};
 use fabro_engine::{
     ActiveStage, Isolation, MAIN, ParallelSpec, Phase, Plan, RunState, worktree_top,
 };
@@ -123,17 +123,23 @@ pub(crate) fn no_worktree(error: &GitError) -> SetupError {
     )
 }
 
+/// Whose commits those of a run are.
+pub fn author(settings: &GitSettings) -> Author {
+    let GitAuthor { name, email } = &settings.author;
+    Author {
+        name: name.clone().unwrap_or_else(|| "Fabro".to_owned()),
+        email: email.clone().unwrap_or_else(|| "fabro@localhost".to_owned()),
+    }
+}
+
 pub(crate) async fn worktree(
     record: &RunWorktree,
     dir: &Path,
     run: RunId,
     settings: &GitSettings,
 ) -> Result<Worktree, GitError> {
-    let GitSettings { author, exclude, .. } = settings;
-    let author = Author {
-        name: author.name.clone().unwrap_or_else(|| "Fabro".to_owned()),
-        email: author.email.clone().unwrap_or_else(|| "fabro@localhost".to_owned()),
-    };
+    let exclude = &settings.exclude;
+    let author = author(settings);
     let exclude = exclude.as_deref().unwrap_or_default();
     let marker = (RUN_ID_VARIABLE, &*run.to_string());
     let repository = Path::new(&record.repository);

@@ -34,6 +34,8 @@
 //!
 //! A [`Worktree`] is a linked worktree of a run, with a branch that gets a commit for each stage.
 //!
+//! [`Metadata`] keeps files as commits of a branch of their own.
+//!
 //! # Limits
 //!
 //! - Unix only; the tokio runtime needs its I/O and time drivers.
@@ -52,6 +54,7 @@ mod filters;
 mod fingerprint;
 mod linked;
 mod merge;
+mod metadata;
 mod patch;
 mod run;
 mod snapshot;
@@ -65,6 +68,7 @@ pub use brief::brief;
 pub use changed::changed;
 pub use linked::LinkedWorktrees;
 pub use merge::Merged;
+pub use metadata::Metadata;
 pub use patch::{PatchStyle, patch};
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;

@@ -20,6 +20,7 @@ use tempfile::{NamedTempFile, TempDir};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
+use crate::commands::metadata;
 use crate::complete;
 use crate::error;
 use crate::exit::Exit;
@@ -29,7 +30,7 @@ use crate::output;
 /// Write everything that a run recorded into a directory or a zip file
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro dump latest\n  fabro dump 01K3 -o run.zip\n  fabro dump latest -o out --no-blobs\n\nThe directory must be new or empty. Two dumps of the same log are the same, byte for byte; a run that is\nstill running is dumped as far as it got."
+    after_help = "Examples:\n  fabro dump latest\n  fabro dump 01K3 -o run.zip\n  fabro dump latest -o out --no-blobs\n  fabro dump latest --git\n\nThe directory must be new or empty. Two dumps of the same log are the same, byte for byte; a run that is\nstill running is dumped as far as it got."
 )]
 pub struct DumpArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -43,11 +44,21 @@ pub struct DumpArgs {
     /// Keep references to large values instead of the values
     #[arg(long)]
     pub no_blobs: bool,
+
+    /// Keep it as a commit on the branch `fabro/meta/{id}` of the run's git repository, without large values,
+    /// events and artifacts
+    #[arg(long, conflicts_with = "output")]
+    pub git: bool,
 }
 
 /// Dumps a run with its sub-workflows.
 pub async fn dump(args: &DumpArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
+    if args.git {
+        let branch = metadata::keep(&store, run).await?;
+        output::text(&format!("{branch}\n"))?;
+        return Ok(Exit::SUCCEEDED);
+    }
     let target = args.output.clone().unwrap_or_else(|| PathBuf::from(run.to_string()));
     let mut family = Family::read(&store, run).await?;
     family.keep_references = args.no_blobs;
@@ -88,16 +99,16 @@ fn check_new(target: &Path) -> anyhow::Result<()> {
 }
 
 /// The logs of a run and of its sub-workflows.
-struct Family {
-    logs: BTreeMap<RunId, Vec<Event>>,
+pub(super) struct Family {
+    pub(super) logs: BTreeMap<RunId, Vec<Event>>,
     driven: bool,
-    keep_references: bool,
+    pub(super) keep_references: bool,
     /// What the stages of the run at the top changed in its git worktree, as patches, by their full names.
     patches: BTreeMap<String, Vec<u8>>,
 }
 
 impl Family {
-    async fn read(store: &SqliteStore, run: RunId) -> anyhow::Result<Self> {
+    pub(super) async fn read(store: &SqliteStore, run: RunId) -> anyhow::Result<Self> {
         let mut logs = BTreeMap::new();
         for member in store.family(run).await? {
             logs.insert(member, read_all(store, member).await?);
@@ -110,7 +121,7 @@ impl Family {
     }
 
     /// Writes a run, then its sub-workflows below `children/`, each under the name of its stage.
-    fn write(
+    pub(super) fn write(
         &self,
         store: &SqliteStore,
         run: RunId,

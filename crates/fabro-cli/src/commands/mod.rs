@@ -25,6 +25,7 @@ mod inspect_stage;
 mod log_files;
 pub mod logs;
 pub mod mcp;
+pub mod metadata;
 pub mod model;
 mod model_test;
 pub mod prune;

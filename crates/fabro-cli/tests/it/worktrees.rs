@@ -417,3 +417,121 @@ fn what_can_have_no_worktree_is_refused_before_the_run() {
       help: start runs with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed
     "));
 }
+
+#[test]
+fn what_a_run_recorded_is_kept_on_a_branch() {
+    let project = repository(WORKFLOW);
+    let hook = project.path().join("hook");
+    for name in ["reference-transaction", "post-commit", "pre-commit"] {
+        let name = format!(".git/hooks/{name}");
+        project.write(&name, format!("#!/bin/sh\ntouch '{}'\n", hook.display()).as_bytes());
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(project.path().join(name), mode).unwrap();
+    }
+    git(&project, &["config", "core.autocrlf", "true"]);
+    let before = own(&project);
+    let _ = std::fs::remove_file(&hook);
+    project
+        .write("run.toml", b"graph = \"w.fabro\"\n[run.git]\nworktree = true\nmetadata = true\n");
+    assert_eq!(project.exit(&["run", "run.toml"]), 0);
+    std::fs::remove_file(project.path().join("run.toml")).unwrap();
+    let (run, _) = latest(&project);
+    let branch = format!("fabro/meta/{run}");
+    redacted().bind(|| {
+        assert_snapshot!(git(&project, &["log", "--format=%an %B", &branch]), @r"
+        Fabro fabro([ID]): recorded up to event 17
+
+        Fabro-Run: [ID]
+        Fabro-Event: 17
+        Fabro-Commit: [SHA]
+        ");
+        assert_snapshot!(git(&project, &["ls-tree", "-r", "--name-only", &branch]), @r"
+        checkpoints/0004.json
+        checkpoints/0007.json
+        checkpoints/0010.json
+        checkpoints/0013.json
+        checkpoints/0016.json
+        graph.fabro
+        run.json
+        stages/001-start@1/status.json
+        stages/002-one@1/diff.patch
+        stages/002-one@1/status.json
+        stages/002-one@1/stderr.log
+        stages/002-one@1/stdout.log
+        stages/003-same@1/status.json
+        stages/003-same@1/stderr.log
+        stages/003-same@1/stdout.log
+        stages/004-two@1/diff.patch
+        stages/004-two@1/status.json
+        stages/004-two@1/stderr.log
+        stages/004-two@1/stdout.log
+        stages/005-exit@1/status.json
+        ");
+    });
+    assert_eq!(project.exit(&["dump", &run, "-o", "dumped", "--no-blobs"]), 0);
+    let kept = git(&project, &["show", &format!("{branch}:run.json")]);
+    assert_eq!(kept, project.read("dumped/run.json"));
+    std::fs::remove_dir_all(project.path().join("dumped")).unwrap();
+    let head = git(&project, &["rev-parse", &format!("fabro/run/{run}")]);
+    assert!(git(&project, &["log", &branch]).contains(&format!("Fabro-Commit: {}", head.trim())));
+    // The same again is no commit; what follows is one.
+    let commits = || git(&project, &["rev-list", "--count", &branch]).trim().to_owned();
+    assert_eq!(
+        String::from_utf8(project.output(&["dump", "--git"]).stdout).unwrap(),
+        format!("{branch}\n")
+    );
+    assert_eq!(commits(), "1");
+    assert_eq!(project.exit(&["rewind", &run, "one"]), 0);
+    assert_eq!(project.exit(&["resume", &run]), 0);
+    assert_eq!(commits(), "2");
+    assert!(!hook.exists());
+    assert_eq!(own(&project), before);
+    git(&project, &["fsck", "--strict"]);
+    let none = Project::with(&[("w.fabro", WORKFLOW)]);
+    assert_eq!(none.exit(&["run", "w.fabro"]), 0);
+    assert_snapshot!(none.run(&["dump", "--git"]), @r"
+    exit 2
+    ── stderr
+    error: the directory of the run, DIR, is in no git work tree
+      help: write what it recorded with `fabro dump -o DIR`
+    ");
+}
+
+#[test]
+fn shallow_clones_submodules_and_large_files() {
+    let source = repository(WORKFLOW);
+    let url = format!("file://{}", source.path().display());
+    let shallow = Project::with(&[("w.fabro", WORKFLOW)]);
+    git(&shallow, &["init", "-q", "-b", "main"]);
+    git(&shallow, &["fetch", "-q", "--depth", "1", &url, "main"]);
+    git(&shallow, &["reset", "-q", "--hard", "FETCH_HEAD"]);
+    let before = own(&shallow);
+    assert_eq!(shallow.exit(&["run", "w.fabro", "--worktree"]), 0);
+    assert_eq!(own(&shallow), before);
+    git(&shallow, &["fsck", "--strict"]);
+    // What git stores of a file that a filter makes stays in the commits.
+    let project = repository(WORKFLOW);
+    git(&project, &["config", "filter.lfs.smudge", "false"]);
+    git(&project, &["config", "filter.lfs.clean", "false"]);
+    project.write("large.bin", b"pointer\n");
+    git(&project, &["add", "large.bin"]);
+    project.write(".gitattributes", b"*.bin filter=lfs -text\n");
+    git(
+        &project,
+        &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &url, "sub"],
+    );
+    git(&project, &["add", ".gitattributes"]);
+    git(&project, &["commit", "-q", "-m", "partial"]);
+    let before = own(&project);
+    let output = project.output(&["run", "w.fabro", "--worktree"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("the run's worktree has no files of submodules"), "{text}");
+    let (run, dir) = latest(&project);
+    assert_eq!(project.read(&format!("{dir}/large.bin")), "pointer\n");
+    assert!(!project.path().join(format!("{dir}/sub/a.txt")).exists());
+    let changed = ["diff", "--name-only", "main", &format!("fabro/run/{run}")];
+    assert_eq!(git(&project, &changed), "a.txt\nb.txt\n");
+    assert_eq!(own(&project), before);
+    git(&project, &["fsck", "--strict"]);
+}
