@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
     explain, explain_attribute, fmt, fork, graph, init, inspect, logs, mcp, model, prune, ps,
-    replay, resume, rm, run, serve, steer, trace, validate, verify, wait,
+    replay, resume, rm, run, sandbox, serve, steer, trace, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -63,6 +63,9 @@ pub enum Command {
     /// List, copy and open the artifacts of a run
     #[command(subcommand, visible_alias = "artifacts")]
     Artifact(artifact::ArtifactCommand),
+    /// Start a shell in the sandbox of a run, and copy files out of it and into it
+    #[command(subcommand)]
+    Sandbox(sandbox::SandboxCommand),
     Wait(wait::WaitArgs),
     Answer(answer::AnswerArgs),
     Steer(steer::SteerArgs),
@@ -120,6 +123,7 @@ impl Command {
             Self::Diff(args) => block_on(diff::diff(&args, global)),
             Self::Dump(args) => block_on(dump::dump(&args, global)),
             Self::Artifact(command) => block_on(artifact::artifact(command, global)),
+            Self::Sandbox(command) => block_on(sandbox::sandbox(command, global)),
             Self::Wait(args) => block_on(wait::wait(&args, global)),
             Self::Answer(args) => block_on(answer::answer(&args, global)),
             Self::Steer(args) => block_on(steer::steer(&args, global)),

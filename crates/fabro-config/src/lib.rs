@@ -44,6 +44,7 @@ mod provider;
 mod reader;
 mod review;
 mod run;
+mod sandbox;
 mod schema;
 mod sections;
 mod settings;
@@ -65,6 +66,7 @@ pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};
 pub use run::{ArtifactPatterns, Execution, PrepareStep, RunConfig, parse};
+pub use sandbox::{SandboxProvider, SandboxSettings};
 pub use settings::{
     ModelSettings, RunDefaults, Settings, parse_settings, settings, settings_files,
     user_settings_file,

@@ -10,6 +10,7 @@ use crate::git::GitSettings;
 use crate::hooks::Hook;
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
+use crate::sandbox::SandboxSettings;
 use crate::schema::RUN_FILE;
 use crate::settings::ModelSettings;
 
@@ -37,6 +38,8 @@ pub struct RunConfig {
     pub retry_unavailable: Option<Duration>,
     /// `run.execution`: how it is executed.
     pub execution: Execution,
+    /// `run.sandbox`: what confines scripts and agents.
+    pub sandbox: SandboxSettings,
     /// `run.git`: what the run does with git.
     pub git: GitSettings,
     /// `run.artifacts`: which files are kept besides those of test tools, and which are not.
@@ -139,6 +142,7 @@ pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         execution: Execution::take(&mut checked),
+        sandbox: SandboxSettings::take(&mut checked),
         git: GitSettings::take(&mut checked),
         artifacts: ArtifactPatterns::take(&mut checked),
         hooks: checked.take("/run/hooks"),

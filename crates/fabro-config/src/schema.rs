@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Command,
     /// Where scripts and tools run.
     Provider,
+    /// A number of bytes, more than 0: `512MB`, `2GB`, or a number.
+    Size,
     /// An array of such strings.
     Strings,
     /// An array of strings, empty ones among them.
@@ -68,8 +70,8 @@ pub(crate) enum Kind {
 use crate::tools::SearchProvider;
 use Kind::{
     Arguments, Bool, Command, Count, Date, Duration, Env, Goal, Headers, Hosts, Hours, Inputs,
-    JsonSchema, OpenEnv, Patterns, Price, Provider, SmallCount, String, Strings, Tables, ToolName,
-    Url, Variable, Version, Word, Words,
+    JsonSchema, OpenEnv, Patterns, Price, Provider, Size, SmallCount, String, Strings, Tables,
+    ToolName, Url, Variable, Version, Word, Words,
 };
 
 pub(crate) const PROVIDER_KINDS: &[&str] =
@@ -118,6 +120,13 @@ const RUN: &[Setting] = &[
 
 const COMMON: &[Setting] = &[
     ("run.sandbox.provider", Provider),
+    ("run.sandbox.network", Bool),
+    ("run.sandbox.read", Strings),
+    ("run.sandbox.write", Strings),
+    ("run.sandbox.write_git", Bool),
+    ("run.sandbox.tmp_size", Size),
+    ("run.sandbox.max_processes", SmallCount(16)),
+    ("run.sandbox.preserve", Bool),
     ("run.model.name", String),
     ("run.model.provider", String),
     ("run.model.fallbacks", Strings),

@@ -15,6 +15,7 @@ use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::review::SettingsFile;
 use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
+use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
 use crate::telemetry::TelemetrySettings;
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub on_unavailable: Option<OnUnavailable>,
     /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// `run.sandbox`: what confines scripts and agents. [`settings`] makes its paths absolute.
+    pub sandbox: SandboxSettings,
     /// `run.hooks`: what is run or requested at events, the weakest settings first.
     pub hooks: Vec<Hook>,
     /// `telemetry`: where the traces of runs are sent.
@@ -137,6 +140,7 @@ impl Settings {
             agent: self.agent.or(weaker.agent),
             on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
+            sandbox: self.sandbox.or(weaker.sandbox),
             hooks: joined(weaker.hooks, self.hooks),
             telemetry: self.telemetry.or(weaker.telemetry),
             providers,
@@ -163,6 +167,7 @@ fn parse_with(text: &str, schema: Schema) -> Result<(Settings, Vec<Diagnostic>),
         agent: checked.take("/run/agent"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
+        sandbox: SandboxSettings::take(&mut checked),
         hooks: checked.take("/run/hooks"),
         telemetry: checked.take("/telemetry"),
         providers: checked.take("/providers"),
@@ -216,6 +221,7 @@ pub fn settings(
         let dir = path.parent().unwrap_or(cwd);
         read.model.script = read.model.script.map(|script| expand(dir, home, &script));
         read.agent = read.agent.resolved(dir, home)?;
+        read.sandbox = read.sandbox.resolved(dir, home);
         if let Some(goal) = read.defaults.goal.take() {
             read.defaults.goal = Some(goal_text(dir, home, &goal)?);
         }

@@ -79,7 +79,6 @@ const UPSTREAM: &[(&str, Handling)] = &[
     ("run.sandbox.ssh", NoEffect(OTHER_PROVIDER)),
     ("run.sandbox.exe", NoEffect(OTHER_PROVIDER)),
     ("run.sandbox.sprites", NoEffect(OTHER_PROVIDER)),
-    ("run.sandbox.preserve", NoEffect("the working directory is never removed")),
     ("run.sandbox.stop_on_terminal", NoEffect(OTHER_PROVIDER)),
     ("environments", NoEffect("it is used only by `run.environment`")),
     // What is lost.

@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value, json};
 use toml::de::DeValue;
 
 use crate::reader::{Node, Reader, entries, integer, join};
+use crate::sandbox::SandboxProvider;
 use crate::schema::Kind;
 use crate::variables::{has_variable, is_variable};
 
@@ -174,6 +175,7 @@ fn scalar(kind: Kind, node: &Node<'_>) -> Result<Value, Problem> {
         },
         Kind::Price => price(node)?,
         Kind::Duration => duration(node)?,
+        Kind::Size => size(node)?.into(),
         Kind::Url => url(node)?.into(),
         Kind::Variable => variable(node)?.into(),
         Kind::Word(words) => word(node, words)?.into(),
@@ -210,15 +212,22 @@ fn goal(node: &Node<'_>) -> Result<String, Problem> {
 
 /// A run that asks for isolation must not get none.
 fn sandbox<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
-    match string(node)? {
-        "local" => Ok("local"),
-        other => invalid(
-            format!(
-                "is `{other}`, a sandbox that this version does not have: scripts would run on this machine"
-            ),
-            "use `local` if they may, or start fabro inside such a sandbox",
-        ),
+    let name = string(node)?;
+    if SandboxProvider::parse(name).is_some() {
+        return Ok(name);
     }
+    invalid(
+        format!(
+            "is `{name}`, a sandbox that this version does not have: scripts would run on this machine"
+        ),
+        match nearest(name, SandboxProvider::NAMES) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                "use `bwrap`, `local` if they may run there, or start fabro inside such a sandbox"
+                    .to_owned()
+            }
+        },
+    )
 }
 
 fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
@@ -282,6 +291,23 @@ fn duration(node: &Node<'_>) -> Result<Value, Problem> {
             Ok(json!({ "secs": duration.as_secs(), "nanos": duration.subsec_nanos() }))
         }
         None => invalid("is not a duration", "write it as `500ms`, `30s`, `10m` or `2h`"),
+    }
+}
+
+/// A number of bytes; units are powers of 1,024.
+fn size(node: &Node<'_>) -> Result<u64, Problem> {
+    const UNITS: [(&str, u64); 4] = [("KB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("B", 1)];
+    let text = match node.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(value) => value.as_str().to_owned(),
+        _ => return Err(Problem::WrongType("a size")),
+    };
+    let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
+    let (number, unit) = unit.unwrap_or((&text, 1));
+    let bytes = number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    match bytes.filter(|bytes| *bytes > 0 && i64::try_from(*bytes).is_ok()) {
+        Some(bytes) => Ok(bytes),
+        None => invalid("is not a size", "write it as `512MB` or `2GB`"),
     }
 }
 

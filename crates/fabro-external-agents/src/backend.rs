@@ -2,6 +2,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use fabro_redact::Redactor;
+use fabro_sandbox::Sandbox;
 use fabro_types::{Permissions, Usage};
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +47,8 @@ pub struct Task<'a> {
     pub resume: Option<Session<'a>>,
     /// What it may spend, in US dollars, for programs that watch it themselves.
     pub budget_usd: Option<f64>,
+    /// What confines it.
+    pub sandbox: Option<&'a Sandbox>,
     /// Redacts everything that is recorded.
     pub redactor: Redactor,
     /// Gets reports of its activity.
@@ -66,6 +69,7 @@ impl<'a> Task<'a> {
             logs,
             resume: None,
             budget_usd: None,
+            sandbox: None,
             redactor: Redactor::default(),
             on_event: &|_| {},
         }

@@ -32,7 +32,8 @@ pub(crate) fn start(
     task: &Task<'_>,
     install: &str,
 ) -> Result<(Process, Pipes), BackendError> {
-    let started = Process::start(&Program { program, args, cwd: task.work_dir, env });
+    let started =
+        Process::start(&Program { program, args, cwd: task.work_dir, env, sandbox: task.sandbox });
     started.map_err(|error| match error {
         ExecError::Missing(program) => {
             BackendError::Missing { program, install: install.to_owned() }

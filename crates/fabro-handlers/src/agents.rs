@@ -8,6 +8,7 @@ use fabro_config::AgentSettings;
 use fabro_engine::Stage;
 use fabro_llm::{Catalog, RequestPolicy};
 use fabro_redact::Redactor;
+use fabro_sandbox::Sandbox;
 use fabro_tools::{CallGuard, ToolSet, WorkflowContext};
 use fabro_types::{Failure, Permissions};
 
@@ -31,6 +32,8 @@ pub struct Agents {
     pub backend_env: Vec<(String, String)>,
     /// Variables of the providers of models, of which each of those gets its own.
     pub backend_keys: Vec<(String, String)>,
+    /// What confines those agents.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 impl Default for Agents {
@@ -45,6 +48,7 @@ impl Default for Agents {
             toolbox: Arc::new(NoTools),
             backend_env: Vec::new(),
             backend_keys: Vec::new(),
+            sandbox: None,
         }
     }
 }

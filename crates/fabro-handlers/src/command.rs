@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_engine::{BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, Store, keys};
 use fabro_redact::Redactor;
+use fabro_sandbox::artifacts::FILES;
 use fabro_sandbox::{
     Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request, is_exhausted,
 };
@@ -17,6 +18,7 @@ use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
 use crate::WorkTree;
+use crate::blobs::local_dir;
 use crate::common::{failed, known};
 use crate::files::StageFiles;
 use crate::render::render;
@@ -90,11 +92,18 @@ impl Handler for CommandHandler {
         let mut env = self.env.clone();
         env.extend(own.iter().cloned());
         env.extend(variables(&stage));
+        let mut reads = vec![stage.dir(), local_dir(&stage.run_dir), stage.run_dir.join(FILES)];
+        reads.extend(
+            Some(stage.context.text(crate::WORKFLOW_DIR))
+                .filter(|it| !it.is_empty())
+                .map(PathBuf::from),
+        );
         let request = Request {
             script: &script,
             language,
             cwd: Path::new(&stage.run.work_dir),
             env: Environment::Inherit(&env),
+            reads: &reads,
             keep: Keep::Logs { stdout: files.path("stdout.log"), stderr: files.path("stderr.log") },
             redactor: Some(&self.redactor),
             cancel: stage.cancel.clone(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fabro_config::McpServer;
 use fabro_redact::Redactor;
-use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, WithValues};
+use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, Sandbox, WithValues};
 use fabro_tools::mcp::Servers;
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
@@ -28,6 +28,7 @@ pub struct LocalToolbox {
     logins: Option<PathBuf>,
     /// By the working directory, where they run: branches may have one each.
     servers: Mutex<BTreeMap<PathBuf, Arc<OnceCell<Servers>>>>,
+    sandbox: Option<Arc<Sandbox>>,
 }
 
 impl LocalToolbox {
@@ -36,7 +37,13 @@ impl LocalToolbox {
         let web = Vec::new();
         let mcp = BTreeMap::new();
         let servers = Mutex::default();
-        Self { exec, env, redactor, web, mcp, logins: None, servers }
+        Self { exec, env, redactor, web, mcp, logins: None, servers, sandbox: None }
+    }
+
+    /// The file tools show what commands in this sandbox see; `exec` is in it.
+    #[must_use]
+    pub fn in_sandbox(self, sandbox: Option<Arc<Sandbox>>) -> Self {
+        Self { sandbox, ..self }
     }
 
     /// Adds tools that are the same everywhere: `web_fetch`, HTTP tools.
@@ -80,7 +87,13 @@ impl Toolbox for LocalToolbox {
         match LocalFiles::new(work_dir) {
             Ok(files) => {
                 let is_full = permissions == Permissions::Full;
-                let files = if is_full { files.with_full_access() } else { files };
+                let files = match &self.sandbox {
+                    // Its commands cannot change `.git` and `.fabro` either.
+                    Some(sandbox) => files.hiding(sandbox.hidden_in(work_dir)),
+                    None if is_full => files.with_full_access(),
+                    None => files,
+                };
+                let reads = [workflow.value_dirs(), workflow.artifact_dirs()].concat();
                 let files =
                     WithValues::new(files, workflow.value_dirs()).reading(workflow.artifact_dirs());
                 let files: Arc<dyn Files> = Arc::new(files);
@@ -91,6 +104,7 @@ impl Toolbox for LocalToolbox {
                     files,
                     root: work_dir.to_owned(),
                     env: self.env.clone(),
+                    reads,
                     redactor: self.redactor.clone(),
                 };
                 tools.push(shell.into_tool());

@@ -53,7 +53,13 @@ pub(crate) async fn run(
 
 fn start(call: &Call<'_>, shell: &str) -> Result<(Process, Pipes), ExecError> {
     let args = ["-c".to_owned(), call.script.to_owned()];
-    Process::start(&Program { program: shell, args: &args, cwd: call.cwd, env: call.env })
+    Process::start(&Program {
+        program: shell,
+        args: &args,
+        cwd: call.cwd,
+        env: call.env,
+        sandbox: None,
+    })
 }
 
 async fn ended(process: &mut Process, pipes: Pipes, input: &str) -> Result<Reply, String> {

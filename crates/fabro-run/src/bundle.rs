@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_blob::BlobStore;
-use fabro_config::{AgentSettings, ArtifactPatterns, GitSettings, Hook, ProviderSettings};
+use fabro_config::{
+    AgentSettings, ArtifactPatterns, GitSettings, Hook, ProviderSettings, SandboxSettings,
+};
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
 use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnUnavailable};
@@ -70,6 +72,9 @@ pub struct RunSettings {
     pub on_unavailable: Option<OnUnavailable>,
     /// After which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// What confines scripts and agents.
+    #[serde(skip_serializing_if = "SandboxSettings::is_empty")]
+    pub sandbox: SandboxSettings,
     /// What the run does with git.
     #[serde(skip_serializing_if = "GitSettings::is_empty")]
     pub git: GitSettings,

@@ -372,6 +372,17 @@ impl<'a> Preflight<'a> {
         llm: &LlmSpec,
         unknown: &mut BTreeSet<String>,
     ) -> Option<Missing> {
+        let sandbox = &self.settings.sandbox;
+        let has_network = !sandbox.is_confined() || sandbox.network == Some(true);
+        if llm.backend != Backend::Api && !has_network {
+            return Some(Missing {
+                attribute: "backend",
+                message: "another program asks the model, and the sandbox has no network"
+                    .to_owned(),
+                fix: "set `run.sandbox.network = true`, or use a model of a provider".to_owned(),
+                consequence: Consequence::Failure,
+            });
+        }
         match &llm.backend {
             Backend::Api => self.model(plan, spec, llm, unknown).or_else(|| self.server(spec)),
             Backend::Cli => {

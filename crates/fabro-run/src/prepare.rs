@@ -51,6 +51,7 @@ pub(crate) async fn prepare(
             language: Language::Shell,
             cwd: work_dir,
             env: Environment::Inherit(&env),
+            reads: &[],
             keep: Keep::Logs { stdout: dir.join("stdout.log"), stderr: dir.join("stderr.log") },
             redactor: Some(redactor),
             cancel: stop.clone(),

@@ -15,7 +15,7 @@ use fabro_engine::{
 use fabro_events::{Event, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
-use fabro_sandbox::LocalExec;
+use fabro_sandbox::{Exec, Sandbox};
 use fabro_store::{Batch, InboxId, Message, RunStore, StoreError};
 use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, ModelInfo, RunId, RunStatus};
 use serde_json::{Map, Value};
@@ -35,6 +35,7 @@ use crate::model_warnings::model_warnings;
 use crate::preflight;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
+use crate::sandbox::{self, run_sandbox};
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
 use crate::stage_commits::CommitsStages;
@@ -174,6 +175,7 @@ impl Run {
         if !dry_run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
+            sandbox::check(&settings.sandbox, &work_dir)?;
             warnings.extend(preflight::check(&bundle, &plan, &work_dir)?);
             warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
             if settings.git.worktree == Some(true) {
@@ -310,6 +312,9 @@ impl Run {
                 SetupError::new(message, "restore the directory, then resume the run").into()
             );
         }
+        if work_dir.is_dir() {
+            sandbox::check(&self.settings.sandbox, &work_dir)?;
+        }
         self.warnings.extend(preflight::check_resumed(&members, &self.settings, &work_dir)?);
         Ok(())
     }
@@ -420,6 +425,7 @@ impl Run {
         let id = self.id();
         Ok(match end {
             RunEnd::Over(status, failure) => {
+                sandbox::remove_state(&self.settings.sandbox, &self.run_dir);
                 if self.has_sub_workflows() {
                     // A canceled stage leaves its sub-workflow as after an interruption.
                     let reason = "the run it is part of has ended";
@@ -535,11 +541,6 @@ impl Run {
             vec![Arc::clone(&files) as _, Arc::clone(&services.sink)];
         sinks.extend(hooks.deliveries.clone().map(|it| it as _));
         let sink: Arc<dyn EventSink> = Arc::new(sinks);
-        let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);
-        let used = self.used_answers().await?;
-        let guard = hooks.blocking.clone().map(|it| it as _);
-        let registry = builder.registry(id, &used, &services, Arc::clone(&sink), guard)?;
-        let mut handler: Arc<dyn Handler> = registry;
         if !self.is_new() || prepare_dir(&run_dir).exists() {
             end_leftover_processes(&*self.store, id).await?;
             files.catch_up(&self.events);
@@ -549,13 +550,23 @@ impl Run {
         }
         let git = &self.settings.git;
         let worktrees = restored_worktrees(&self.state, &self.events, git, &services.warn).await?;
+        let used = self.used_answers().await?;
+        // Not before its working directory is there.
+        let sandbox = self.sandbox()?;
+        let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);
+        let builder = builder.in_sandbox(sandbox.as_ref());
+        let guard = hooks.blocking.clone().map(|it| it as _);
+        let registry = builder.registry(id, &used, &services, Arc::clone(&sink), guard)?;
+        let mut handler: Arc<dyn Handler> = registry;
         if let Some(worktrees) = worktrees {
             handler = Arc::new(CommitsStages { handler, worktrees });
         }
         // The log is not needed any more, and may be large.
         self.events = Vec::new();
         let blocking = hooks.blocking.as_deref();
-        let Some(first) = self.first_input(&run_dir, blocking, &services.interrupt).await? else {
+        let exec = builder.exec();
+        let interrupt = &services.interrupt;
+        let Some(first) = self.first_input(&exec, &run_dir, blocking, interrupt).await? else {
             return Ok(RunEnd::Stopped);
         };
         let state = std::mem::replace(&mut self.state, RunState::new(id));
@@ -575,6 +586,14 @@ impl Run {
             deliveries.finish(matches!(end, Ok(RunEnd::Over(..)))).await;
         }
         Ok(end?)
+    }
+
+    /// What confines its scripts and agents. A dry run has none.
+    fn sandbox(&self) -> Result<Option<Arc<Sandbox>>, SetupError> {
+        let Some(created) = self.state.created.as_ref().filter(|_| !self.dry_run) else {
+            return Ok(None);
+        };
+        run_sandbox(&self.settings.sandbox, Path::new(&created.work_dir), &self.run_dir)
     }
 
     async fn used_answers(&self) -> Result<UsedAnswers, StoreError> {
@@ -605,6 +624,7 @@ impl Run {
     /// when they were interrupted.
     async fn first_input(
         &self,
+        exec: &dyn Exec,
         run_dir: &Path,
         blocking: Option<&Blocking>,
         interrupt: &CancellationToken,
@@ -627,9 +647,8 @@ impl Run {
         let work_dir = self.state.created.as_ref().map(|run| run.work_dir.clone());
         let work_dir = work_dir.unwrap_or_default();
         let redactor = ServiceBuilder::new(&self.settings).redactor();
-        let exec = LocalExec::new();
         let prepared = prepare(
-            &exec,
+            exec,
             &self.settings,
             self.id(),
             run_dir,

@@ -18,7 +18,7 @@ use fabro_handlers::{
 use fabro_llm::{Fallback, ModelSource, RequestPolicy, Script, SimulatedModel, Unconfigured};
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::artifacts::Rules;
-use fabro_sandbox::{Exec, LocalExec, agent_env};
+use fabro_sandbox::{Exec, LocalExec, Sandbox, agent_env};
 use fabro_tools::Tool;
 use fabro_tools::web::{HttpToolCall, WebFetch, WebSearch, WebSettings};
 use fabro_types::RunId;
@@ -38,6 +38,7 @@ pub const RUN_ID_VARIABLE: &str = "FABRO_RUN_ID";
 pub struct ServiceBuilder<'s> {
     settings: &'s RunSettings,
     dry_run: bool,
+    sandbox: Option<&'s Arc<Sandbox>>,
 }
 
 impl RunSettings {
@@ -55,13 +56,28 @@ impl RunSettings {
 impl<'s> ServiceBuilder<'s> {
     /// For a run with these settings.
     pub fn new(settings: &'s RunSettings) -> Self {
-        Self { settings, dry_run: false }
+        Self { settings, dry_run: false, sandbox: None }
     }
 
     /// In a dry run models are simulated, and nothing is executed.
     #[must_use]
     pub fn dry_run(self, dry_run: bool) -> Self {
         Self { dry_run, ..self }
+    }
+
+    /// Scripts and agents run in this sandbox.
+    #[must_use]
+    pub(crate) fn in_sandbox(self, sandbox: Option<&'s Arc<Sandbox>>) -> Self {
+        Self { sandbox, ..self }
+    }
+
+    /// What runs scripts.
+    pub(crate) fn exec(self) -> LocalExec {
+        let exec = LocalExec::new();
+        match self.sandbox {
+            Some(sandbox) => exec.in_sandbox(Arc::clone(sandbox)),
+            None => exec,
+        }
     }
 
     /// The models for LLM stages: a simulation in a dry run, else a script, else the providers.
@@ -110,7 +126,7 @@ impl<'s> ServiceBuilder<'s> {
         let agents =
             Agents { guard, ..self.agents(Some(run), self.redactor(), services.logins.clone())? };
         Ok(Registry::new(Services {
-            exec: (!self.dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
+            exec: (!self.dry_run).then(|| Arc::new(self.exec()) as Arc<dyn Exec>),
             env: settings.env.clone().into_iter().collect(),
             models: self.models()?,
             defaults: settings.model_defaults(),
@@ -161,8 +177,9 @@ impl<'s> ServiceBuilder<'s> {
         let toolbox: Arc<dyn Toolbox> = if self.dry_run {
             Arc::new(NoTools)
         } else {
-            let exec = Arc::new(LocalExec::new());
+            let exec = Arc::new(self.exec());
             let toolbox = LocalToolbox::new(exec, env.clone(), redactor.clone());
+            let toolbox = toolbox.in_sandbox(self.sandbox.cloned());
             let toolbox = toolbox.with_tools(web_tools(settings, &redactor)?);
             Arc::new(toolbox.with_servers(mcp_servers(settings)?, logins))
         };
@@ -175,6 +192,7 @@ impl<'s> ServiceBuilder<'s> {
             toolbox,
             backend_env: backend_env(text_variables(), env),
             backend_keys: backend_keys(settings, text_variables()),
+            sandbox: self.sandbox.cloned(),
         })
     }
 
@@ -293,7 +311,10 @@ fn web_tools(
     let allow = settings.agent.web_allow.clone().unwrap_or_default();
     let web = WebFetch::new(WebSettings { allow, ..WebSettings::default() });
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(web.map_err(not_valid)?)];
-    if let Some(search) = &settings.agent.web_search {
+    if settings.sandbox.is_confined() && settings.sandbox.network != Some(true) {
+        // They run here, and what an agent asks of them could carry what it has read.
+        tools.clear();
+    } else if let Some(search) = &settings.agent.web_search {
         let key = search_key(search)?;
         let search = WebSearch::new(search, key.as_deref(), redactor.clone()).map_err(not_valid)?;
         tools.push(Arc::new(search));
@@ -374,7 +395,7 @@ fn backend_keys(
 }
 
 /// The variables of the environment that are UTF-8.
-fn text_variables() -> impl Iterator<Item = (String, String)> {
+pub(crate) fn text_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }

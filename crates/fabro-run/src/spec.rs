@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{Bundle, RunSettings, render_goal};
-use fabro_config::{Settings, Target};
+use fabro_config::{SandboxProvider, SandboxSettings, Settings, Target};
 use fabro_engine::{Plan, PlanError};
 use fabro_graph::{MemorySources, Sources};
 use fabro_types::{Diagnostic, RunId, Severity};
@@ -87,6 +87,7 @@ impl LoadedWorkflow {
 
 /// What is set over the settings of a run.toml, a project and a user.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Overrides {
     /// The goal; `{{ inputs.NAME }}` is filled in.
     pub goal: Option<String>,
@@ -108,6 +109,10 @@ pub struct Overrides {
     pub max_cost: Option<f64>,
     /// Work in a git worktree of the run's own.
     pub worktree: bool,
+    /// What confines scripts and agents.
+    pub sandbox: Option<SandboxProvider>,
+    /// Keep what is left in the sandbox when the run has ended.
+    pub preserve_sandbox: bool,
 }
 
 /// What a run is created from.
@@ -239,6 +244,7 @@ fn merged_settings(
     let mut settings = RunSettings {
         env,
         prepare: prepare.into_iter().map(|step| step.script).collect(),
+        sandbox: sandbox_settings(configured.sandbox, &overrides)?,
         model_script: overrides.model_script,
         model: overrides.model.or(config.model.name),
         provider: config.model.provider,
@@ -265,6 +271,28 @@ fn merged_settings(
         };
     }
     Ok(settings)
+}
+
+/// The settings with what is set over them. The user may choose to run on this machine, with any settings of
+/// a sandbox are.
+fn sandbox_settings(
+    settings: SandboxSettings,
+    overrides: &Overrides,
+) -> Result<SandboxSettings, SetupError> {
+    if overrides.sandbox == Some(SandboxProvider::Local) {
+        let provider = overrides.sandbox;
+        return Ok(SandboxSettings { provider, ..SandboxSettings::default() });
+    }
+    let mut settings = settings;
+    settings.provider = overrides.sandbox.or(settings.provider);
+    settings.preserve = overrides.preserve_sandbox.then_some(true).or(settings.preserve);
+    match settings.lost_restriction() {
+        None => Ok(settings),
+        Some(name) => Err(SetupError::new(
+            format!("`run.sandbox.{name}` restricts a sandbox, and the run has none"),
+            "set `run.sandbox.provider`, or remove the setting",
+        )),
+    }
 }
 
 fn read_model_script(path: &Path) -> Result<String, SetupError> {

@@ -16,6 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         language: Language::Shell,
         cwd: logs.path(),
         env: Environment::Inherit(&[]),
+        reads: &[],
         keep: Keep::Ends { head: 10_000, tail: 10_000 },
         redactor: None,
         cancel: cancel.clone(),

@@ -18,6 +18,7 @@
 //!     language: Language::Shell,
 //!     cwd: dir.path(),
 //!     env: Environment::Inherit(&env),
+//!     reads: &[],
 //!     keep: Keep::Ends { head: 1_000, tail: 1_000 },
 //!     redactor: None,
 //!     cancel: tokio_util::sync::CancellationToken::new(),
@@ -44,8 +45,8 @@
 //! # Limits
 //!
 //! - Unix only. The tokio runtime needs its I/O and time drivers.
-//! - A script is not confined: it has the rights of the user who runs it. [`agent_env`] is the
-//!   environment for scripts of an agent.
+//! - A script has the rights of the user who runs it, unless its [`LocalExec`] has a [`Sandbox`].
+//!   [`agent_env`] is the environment for scripts of an agent.
 //! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed, unless it has a
 //!   [`Mark`] ([`MarkedExec`] gives it to scripts), which on Linux also finds those that removed it, by
 //!   a control group where this process can create one. If it still holds the output open, what it prints after the shell's end is lost.
@@ -57,6 +58,7 @@
 //! - [`LocalFiles`] guards against paths and links, not against a process that moves the root itself or
 //!   mounts something into it.
 
+mod bwrap;
 mod cgroup;
 mod descriptors;
 mod ends;
@@ -71,12 +73,14 @@ mod log;
 mod marked;
 mod process;
 mod record;
+mod sandbox;
 mod tail;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
+pub use bwrap::BwrapSettings;
 pub use descriptors::{is_exhausted, raise_descriptor_limit, stages_within_limit};
 pub use environment::agent_env;
 pub use fabro_artifacts as artifacts;
@@ -91,6 +95,7 @@ pub use local::LocalExec;
 pub use marked::MarkedExec;
 pub use process::{Pipes, Process, Program};
 pub use record::record_processes;
+pub use sandbox::{Sandbox, SandboxError};
 pub use tail::Tail;
 use tokio_util::sync::CancellationToken;
 
@@ -123,6 +128,8 @@ pub struct Request<'a> {
     pub cwd: &'a Path,
     /// The variables it sees.
     pub env: Environment<'a>,
+    /// Directories outside of `cwd` that it may read in a [`Sandbox`], which hides them otherwise.
+    pub reads: &'a [PathBuf],
     /// Where its output goes.
     pub keep: Keep,
     /// Redacts the output before it is stored.
@@ -134,7 +141,7 @@ pub struct Request<'a> {
 /// The variables that a script sees; of two with the same name the later one wins.
 #[derive(Clone, Copy, Debug)]
 pub enum Environment<'a> {
-    /// Those of this process, and these.
+    /// Those of this process, and these; in a [`Sandbox`] only those of [`agent_env`].
     Inherit(&'a [(String, String)]),
     /// These and no others.
     Only(&'a [(String, String)]),

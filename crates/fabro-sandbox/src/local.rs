@@ -3,7 +3,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ends::Ends;
 use crate::group::Group;
 use crate::log::{Log, OutputChannel, trimmed};
+use crate::sandbox::{Launch, Sandbox, variables};
 use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Language, Request};
 
 /// One argument of a process holds less than 128 KiB on Linux; longer scripts are run from a file.
@@ -32,12 +33,19 @@ const PYTHON_FROM_FILE: &str = "import sys\n\
 #[derive(Debug, Default)]
 pub struct LocalExec {
     shell: OnceLock<Option<PathBuf>>,
+    sandbox: Option<Arc<Sandbox>>,
 }
 
 impl LocalExec {
     /// Looks for the shell when the first shell script is run, and then never again.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Runs scripts in a sandbox of this machine.
+    #[must_use]
+    pub fn in_sandbox(self, sandbox: Arc<Sandbox>) -> Self {
+        Self { sandbox: Some(sandbox), ..self }
     }
 
     fn program(&self, language: Language) -> Result<&Path, ExecError> {
@@ -59,12 +67,18 @@ impl Exec for LocalExec {
             return Err(ExecError::Nul(offset));
         }
         let program = self.program(request.language)?;
+        let own;
+        let mut request = request;
+        let sandbox = self.sandbox.as_deref();
+        if sandbox.is_some() {
+            own = variables(request.env);
+            request.env = Environment::Only(&own);
+        }
+        let start = Start { program, request: &request, sandbox };
         let (exit, stdout, stderr) = match &request.keep {
-            Keep::Logs { stdout, stderr } => {
-                run_with_logs(program, &request, stdout, stderr).await?
-            }
+            Keep::Logs { stdout, stderr } => run_with_logs(&start, stdout, stderr).await?,
             &Keep::Ends { head, tail } => {
-                let (exit, text) = run_with_ends(program, &request, Ends::new(head, tail)).await?;
+                let (exit, text) = run_with_ends(&start, Ends::new(head, tail)).await?;
                 (exit, Captured::Text(text), Captured::Text(String::new()))
             }
         };
@@ -74,19 +88,18 @@ impl Exec for LocalExec {
 
 #[expect(clippy::expect_used, reason = "the pipes were asked for")]
 async fn run_with_logs(
-    program: &Path,
-    request: &Request<'_>,
+    start: &Start<'_>,
     stdout: &Path,
     stderr: &Path,
 ) -> Result<(Exit, Captured, Captured), ExecError> {
+    let &Start { program, request, .. } = start;
     let mut out = OutputChannel::new(Log::create(stdout)?, request.redactor, program);
     let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, program);
     let exit = if request.cancel.is_cancelled() {
         Exit::Canceled
     } else {
         let file = long_script(request.script)?;
-        let (mut child, group) =
-            spawn(program, request, file.as_deref(), Stdio::piped(), Stdio::piped())?;
+        let (mut child, group) = spawn(start, file.as_deref(), Stdio::piped(), Stdio::piped())?;
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
         let drains = async { tokio::try_join!(out.drain(stdout), err.drain(stderr)).map(drop) };
@@ -95,11 +108,8 @@ async fn run_with_logs(
     Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
 }
 
-async fn run_with_ends(
-    program: &Path,
-    request: &Request<'_>,
-    ends: Ends,
-) -> Result<(Exit, String), ExecError> {
+async fn run_with_ends(start: &Start<'_>, ends: Ends) -> Result<(Exit, String), ExecError> {
+    let &Start { program, request, .. } = start;
     let mut channel = OutputChannel::new(ends, request.redactor, program);
     let exit = if request.cancel.is_cancelled() {
         Exit::Canceled
@@ -109,8 +119,7 @@ async fn run_with_ends(
         let (reader, writer) = std::io::pipe().map_err(failed)?;
         let reader = Receiver::from_owned_fd(reader.into()).map_err(failed)?;
         let second = writer.try_clone().map_err(failed)?;
-        let (child, group) =
-            spawn(program, request, file.as_deref(), writer.into(), second.into())?;
+        let (child, group) = spawn(start, file.as_deref(), writer.into(), second.into())?;
         watch(child, group, program, &request.cancel, channel.drain(reader)).await?
     };
     Ok((exit, trimmed(channel.finish()?.text())))
@@ -179,14 +188,24 @@ pub(crate) fn exit(status: ExitStatus) -> Exit {
     }
 }
 
+/// What a script is started with.
+struct Start<'a> {
+    program: &'a Path,
+    request: &'a Request<'a>,
+    sandbox: Option<&'a Sandbox>,
+}
+
 fn spawn(
-    program: &Path,
-    request: &Request<'_>,
+    start: &Start<'_>,
     file: Option<&Path>,
     stdout: Stdio,
     stderr: Stdio,
 ) -> Result<(Child, Group), ExecError> {
-    let mut command = Command::new(program);
+    let &Start { program, request, sandbox } = start;
+    let mut command = command(program, request.cwd, sandbox, request.reads, file)
+        .map_err(|source| start_error(program, request.cwd, source))?;
+    let script = sandbox.and(file).map(|_| Sandbox::script_path());
+    let file = script.as_deref().map(Path::new).or(file);
     match (request.language, file) {
         (_, None) => command.args(["-c", request.script]),
         (Language::Shell, Some(file)) => command.arg(file),
@@ -200,13 +219,28 @@ fn spawn(
         }
     };
     command
-        .current_dir(request.cwd)
         .envs(variables.iter().map(|(key, value)| (key, value)))
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(stderr);
     Group::start(&mut command, variables)
         .map_err(|source| start_error(program, request.cwd, source))
+}
+
+/// The command for a program in a directory, in a sandbox or not; its arguments follow.
+pub(crate) fn command(
+    program: &Path,
+    cwd: &Path,
+    sandbox: Option<&Sandbox>,
+    reads: &[PathBuf],
+    file: Option<&Path>,
+) -> std::io::Result<Command> {
+    let Some(sandbox) = sandbox else {
+        let mut command = Command::new(program);
+        command.current_dir(cwd);
+        return Ok(command);
+    };
+    Ok(sandbox.command(&Launch { program, cwd, reads, file })?.into())
 }
 
 pub(crate) fn start_error(program: &Path, cwd: &Path, source: std::io::Error) -> ExecError {

@@ -1,11 +1,12 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use crate::group::Group;
-use crate::local::{exit, start_error};
-use crate::{ExecError, Exit};
+use crate::local::{command, exit, start_error};
+use crate::sandbox::variables;
+use crate::{Environment, ExecError, Exit, Sandbox};
 
 /// A program to talk to while it runs.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,8 @@ pub struct Program<'a> {
     pub cwd: &'a Path,
     /// Its whole environment: nothing is inherited. A later variable of the same name wins.
     pub env: &'a [(String, String)],
+    /// What confines it.
+    pub sandbox: Option<&'a Sandbox>,
 }
 
 /// A program that was started, the leader of a process group of its own. Dropping it kills the
@@ -50,17 +53,18 @@ impl Process {
     #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "the pipes were asked for")]
     pub fn start(program: &Program<'_>) -> Result<(Self, Pipes), ExecError> {
         let path = Path::new(program.program);
-        let mut command = Command::new(path);
+        let failed = |source| start_error(path, program.cwd, source);
+        let own = program.sandbox.map(|_| variables(Environment::Only(program.env)));
+        let env = own.as_deref().unwrap_or(program.env);
+        let mut command = command(path, program.cwd, program.sandbox, &[], None).map_err(failed)?;
         command
             .args(program.args)
-            .current_dir(program.cwd)
             .env_clear()
-            .envs(program.env.iter().map(|(key, value)| (key, value)))
+            .envs(env.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let (mut child, group) = Group::start(&mut command, program.env)
-            .map_err(|source| start_error(path, program.cwd, source))?;
+        let (mut child, group) = Group::start(&mut command, program.env).map_err(failed)?;
         let pipes = Pipes {
             stdin: child.stdin.take().expect("stdin is piped"),
             stdout: child.stdout.take().expect("stdout is piped"),
@@ -96,7 +100,8 @@ mod tests {
 
     fn start(script: &str, env: &[(String, String)]) -> (Process, Pipes) {
         let args = ["-c".to_owned(), script.to_owned()];
-        let program = Program { program: "sh", args: &args, cwd: Path::new("/"), env };
+        let program =
+            Program { program: "sh", args: &args, cwd: Path::new("/"), env, sandbox: None };
         Process::start(&program).unwrap()
     }
 
@@ -134,8 +139,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_program_is_named() {
-        let program =
-            Program { program: "no-such-program", args: &[], cwd: Path::new("/"), env: &[] };
+        let program = Program {
+            program: "no-such-program",
+            args: &[],
+            cwd: Path::new("/"),
+            env: &[],
+            sandbox: None,
+        };
         let error = Process::start(&program).unwrap_err();
         insta::assert_snapshot!(error, @"no-such-program not found: install no-such-program, or put it on the PATH");
     }

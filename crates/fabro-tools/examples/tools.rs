@@ -29,6 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             std::env::vars(),
             [("TOKEN".to_owned(), "correct horse battery".to_owned())],
         ),
+        reads: Vec::new(),
         redactor: redactor.clone(),
     };
     let tools = file_tools(files)

@@ -30,6 +30,8 @@ pub struct Shell {
     pub root: PathBuf,
     /// All variables that a command sees; [`fabro_sandbox::agent_env`] makes them.
     pub env: Vec<(String, String)>,
+    /// Directories outside of the working directory that a command in a sandbox may read.
+    pub reads: Vec<PathBuf>,
     /// Redacts the output of a command before it is cut.
     pub redactor: Redactor,
 }
@@ -92,6 +94,7 @@ impl Shell {
             language: Language::Shell,
             cwd: &cwd,
             env: Environment::Only(&self.env),
+            reads: &self.reads,
             keep: Keep::Ends { head: limits.head - NOTE, tail: limits.tail - NOTE },
             redactor: Some(&self.redactor),
             cancel: stop.clone(),

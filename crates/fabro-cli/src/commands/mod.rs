@@ -34,6 +34,7 @@ pub mod replay;
 pub mod resume;
 pub mod rm;
 pub mod run;
+pub mod sandbox;
 pub mod serve;
 pub mod steer;
 pub mod trace;

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::builder::PossibleValuesParser;
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
-use fabro_config::Target;
+use fabro_config::{SandboxProvider, Target};
 use fabro_run::{LoadedWorkflow, Overrides, Run, RunError, RunSpec};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean, diagnostics};
@@ -69,6 +70,14 @@ pub struct RunArgs {
     /// Work in a git worktree of the run's own, with a commit for each stage that changes files
     #[arg(long, conflicts_with = "dry_run")]
     pub worktree: bool,
+
+    /// What confines scripts and agents; overrides `run.sandbox.provider` of the settings
+    #[arg(long, value_name = "PROVIDER", value_parser = PossibleValuesParser::new(SandboxProvider::NAMES))]
+    pub sandbox: Option<String>,
+
+    /// Keep what is left in the sandbox when the run has ended, for `fabro sandbox`
+    #[arg(long)]
+    pub preserve_sandbox: bool,
 
     /// Print the run's id and continue in the background
     #[arg(long)]
@@ -168,6 +177,8 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
         seed: args.seed,
         max_cost: args.max_cost,
         worktree: args.worktree,
+        sandbox: args.sandbox.as_deref().and_then(SandboxProvider::parse),
+        preserve_sandbox: args.preserve_sandbox,
     })
 }
 

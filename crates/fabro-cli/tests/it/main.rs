@@ -25,6 +25,7 @@ mod replays;
 mod reports;
 mod run_file;
 mod safe_text;
+mod sandboxes;
 mod secrets;
 mod serve;
 mod serve_security;

@@ -82,10 +82,13 @@ impl State {
 
 impl<'a> SessionClient<'a> {
     pub(super) fn new(task: &'a Task<'a>) -> Result<Self, BackendError> {
-        let files = LocalFiles::new(task.work_dir).map_err(|_| {
-            let path = task.work_dir.to_owned();
-            BackendError::Exec(ExecError::WorkingDirectory(path))
-        })?;
+        let hidden = task.sandbox.map(|sandbox| sandbox.hidden_in(task.work_dir));
+        let files = LocalFiles::new(task.work_dir)
+            .map(|files| files.hiding(hidden.unwrap_or_default()))
+            .map_err(|_| {
+                let path = task.work_dir.to_owned();
+                BackendError::Exec(ExecError::WorkingDirectory(path))
+            })?;
         let is_full = task.permissions == Permissions::Full;
         let files = if is_full { files.with_full_access() } else { files };
         let state = Mutex::new(State {

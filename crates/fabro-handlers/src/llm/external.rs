@@ -155,6 +155,7 @@ impl<'a> ExternalConversation<'a> {
             budget_usd: stage.budget.map(|left| left - spent),
             redactor: agents.redactor.clone(),
             on_event: &on_event,
+            sandbox: agents.sandbox.as_deref(),
             ..Task::new(prompt, &self.work_dir, &logs)
         };
         let mut running = std::pin::pin!(self.program.run(task));

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
@@ -41,6 +41,8 @@ pub struct LocalFiles {
     /// Free of links.
     root: PathBuf,
     protection: Protection,
+    /// Relative to the root.
+    hidden: Arc<[PathBuf]>,
 }
 
 impl LocalFiles {
@@ -56,7 +58,7 @@ impl LocalFiles {
         if !root.is_dir() {
             return Err(unusable(std::io::ErrorKind::NotADirectory.into()));
         }
-        Ok(Self { root, protection: Protection::Control })
+        Ok(Self { root, protection: Protection::Control, hidden: Arc::default() })
     }
 
     /// For an agent that may run commands, and so could change the files that control git and fabro
@@ -64,6 +66,22 @@ impl LocalFiles {
     #[must_use]
     pub fn with_full_access(self) -> Self {
         Self { protection: Protection::Record, ..self }
+    }
+
+    /// Without these files and directories, whose absolute paths are free of links.
+    #[must_use]
+    pub fn hiding(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let inside = |path: PathBuf| Some(path.strip_prefix(&self.root).ok()?.to_owned());
+        let hidden = paths.into_iter().filter_map(inside).collect();
+        Self { hidden, ..self }
+    }
+
+    /// Refuses what is hidden. The path has no links in it.
+    fn check_hidden(&self, path: &str, inside: &Path) -> Result<(), FileError> {
+        if self.hidden.iter().any(|hidden| inside.starts_with(hidden)) {
+            return Err(FileError::Outside(path.to_owned()));
+        }
+        Ok(())
     }
 
     /// The directory, without links.
@@ -90,11 +108,13 @@ impl LocalFiles {
             let is_link =
                 location.name.as_deref().is_some_and(|name| is_link(&location.directory, name));
             if last == Last::Kept || !is_link {
+                self.check_hidden(path, inside)?;
                 ordinary(path, &location.directory)?;
                 return Ok(location);
             }
         }
         let inside = resolve(&self.root, path, last)?;
+        self.check_hidden(path, &inside)?;
         let opened = beneath::directory(&self.root, parent(&inside)).map_err(refused(path))?;
         ordinary(path, &opened)?;
         Ok(Location::new(&inside, opened))
@@ -112,6 +132,7 @@ impl LocalFiles {
             }
             Err(FileError::NotFound(_)) => {
                 let inside = resolve(&self.root, path, Last::Followed)?;
+                self.check_hidden(path, &inside)?;
                 self.protection.check(&self.root, path, &inside)?;
                 let made = beneath::made(&self.root, parent(&inside)).map_err(refused(path))?;
                 ordinary(path, &made)?;
@@ -231,9 +252,11 @@ impl Files for LocalFiles {
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         let directly = plain(path).and_then(|path| beneath::directory(&self.root, path).ok());
         let directory = if let Some(directory) = directly {
+            self.check_hidden(path, Path::new(path))?;
             directory
         } else {
             let inside = resolve(&self.root, path, Last::Followed)?;
+            self.check_hidden(path, &inside)?;
             beneath::directory(&self.root, &inside).map_err(refused(path))?
         };
         ordinary(path, &directory)?;
@@ -264,7 +287,9 @@ impl Files for LocalFiles {
     }
 
     fn resolve(&self, path: &str) -> Result<String, FileError> {
-        Ok(shown(&resolve(&self.root, path, Last::Followed)?))
+        let inside = resolve(&self.root, path, Last::Followed)?;
+        self.check_hidden(path, &inside)?;
+        Ok(shown(&inside))
     }
 }
 

@@ -2,6 +2,8 @@
 //! scripts say through a named pipe when they are ready, and the end of that pipe says when all that
 //! held it are gone.
 
+mod bwrap;
+mod conformance;
 mod ends;
 #[cfg(test)]
 mod files;

@@ -43,6 +43,7 @@ impl Place {
             language: self.language,
             cwd: self.directory.path(),
             env: Environment::Inherit(&self.env),
+            reads: &[],
             keep: self.logs("logs/stdout.log", "logs/stderr.log"),
             redactor: None,
             cancel: self.cancel.clone(),

@@ -221,8 +221,13 @@ impl Link {
             McpTransport::Command { command, args, env } => {
                 let env = env.iter().map(|(name, value)| (name.clone(), value.clone()));
                 let env: Vec<_> = self.work_dir.env.iter().cloned().chain(env).collect();
-                let program =
-                    Program { program: command, args, cwd: &self.work_dir.cwd, env: &env };
+                let program = Program {
+                    program: command,
+                    args,
+                    cwd: &self.work_dir.cwd,
+                    env: &env,
+                    sandbox: None,
+                };
                 let started = ServerProcess::start(&program);
                 let (process, messages, stdin) =
                     started.map_err(|error| fail(error.to_string()))?;

@@ -23,6 +23,7 @@ fn agent(place: &Place) -> Agent {
         files: Arc::new(place.files()),
         root: place.work(""),
         env: agent_env([path].into_iter().chain(planted), [("GREETING", "hello")].map(own)),
+        reads: Vec::new(),
         redactor: Redactor::new([("PASSWORD", "correct horse battery")]),
     };
     Agent::new([shell.into_tool()])

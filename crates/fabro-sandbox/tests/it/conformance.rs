@@ -1,0 +1,324 @@
+//! What every sandbox provider does with scripts: one suite, run for each of them. A provider that this machine does
+//! not have is skipped, and says so.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fabro_sandbox::{
+    BwrapSettings, Captured, Environment, Exec, Exit, Finished, Keep, Language, LocalExec, Request,
+    Sandbox, SandboxError, end_leftovers,
+};
+use tokio_util::sync::CancellationToken;
+
+/// The directories of a run, and what runs its scripts.
+pub(crate) struct Ground {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) exec: Arc<dyn Exec>,
+    /// Scripts see a part of the machine, and nothing that they start outlives them.
+    pub(crate) is_confined: bool,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Ground {
+    fn local() -> Option<Self> {
+        let dir = Self::directories();
+        Some(Self::new(dir, Arc::new(LocalExec::new()), false))
+    }
+
+    pub(crate) fn bwrap() -> Option<Self> {
+        Self::bwrap_with(|_| {})
+    }
+
+    pub(crate) fn bwrap_with(change: impl FnOnce(&mut BwrapSettings)) -> Option<Self> {
+        let dir = Self::directories();
+        let mut settings = BwrapSettings {
+            work_dir: dir.path().join("work"),
+            state_dir: dir.path().join("store/runs/1/sandbox"),
+            hidden: vec![dir.path().join("store")],
+            home: Some(dir.path().join("home")),
+            network: false,
+            read: Vec::new(),
+            write: Vec::new(),
+            write_git: false,
+            tmp_size: None,
+            max_processes: 200,
+        };
+        change(&mut settings);
+        let sandbox = match Sandbox::bwrap(&settings) {
+            Ok(sandbox) => sandbox,
+            Err(error @ SandboxError::Missing { .. }) => {
+                eprintln!("skipped: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        if let Err(error) = sandbox.check() {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+        let exec = LocalExec::new().in_sandbox(Arc::new(sandbox));
+        Some(Self::new(dir, Arc::new(exec), true))
+    }
+
+    fn directories() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in
+            ["work/.fabro", "work/.git/hooks", "home/.ssh", "home/.cargo/bin", "store/runs/1"]
+        {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        for (name, text) in [
+            ("home/.ssh/id", "key"),
+            ("home/.cargo/credentials.toml", "token"),
+            ("home/.cargo/bin/tool", "tool"),
+            ("store/fabro.db", "events"),
+            ("store/runs/1/blob", "value"),
+            ("work/.git/config", "[core]"),
+            ("outside", "visible"),
+        ] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        dir
+    }
+
+    fn new(dir: tempfile::TempDir, exec: Arc<dyn Exec>, is_confined: bool) -> Self {
+        Self { dir, exec, is_confined, env: Vec::new(), cancel: CancellationToken::new() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) async fn run(&self, script: &str) -> Finished {
+        self.run_as(script, Language::Shell).await
+    }
+
+    async fn run_as(&self, script: &str, language: Language) -> Finished {
+        self.run_in(&self.path("work"), script, language, &[]).await
+    }
+
+    pub(crate) async fn run_in(
+        &self,
+        cwd: &Path,
+        script: &str,
+        language: Language,
+        reads: &[PathBuf],
+    ) -> Finished {
+        let request = Request {
+            script,
+            language,
+            cwd,
+            env: Environment::Inherit(&self.env),
+            reads,
+            keep: Keep::Logs { stdout: self.path("out.log"), stderr: self.path("err.log") },
+            redactor: None,
+            cancel: self.cancel.clone(),
+        };
+        self.exec.run(request).await.unwrap()
+    }
+
+    /// What the script prints on both streams, and its exit code.
+    pub(crate) async fn output(&self, script: &str) -> String {
+        let finished = self.run(&format!("exec 2>&1\n{script}")).await;
+        let Captured::Text(text) = finished.stdout else { panic!("large output") };
+        format!("{text}\n{:?}", finished.exit)
+    }
+
+    /// Waits until the script that is running has printed this.
+    async fn printed(&self, text: &str) {
+        let log = self.path("out.log");
+        until(text, || std::fs::read_to_string(&log).is_ok_and(|it| it.contains(text))).await;
+    }
+}
+
+/// Waits until a condition holds, and fails when it does not within a time that is longer than any test needs.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The processes of this machine with this in their command line.
+fn running(text: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}
+
+/// A number of seconds that no other process sleeps.
+fn seconds() -> String {
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!("600.{}{count:03}", std::process::id())
+}
+
+async fn a_command_has_code_output_directory_and_variables(mut ground: Ground) {
+    ground.env = vec![("GREETING".to_owned(), "a 'b' $c\nd".to_owned())];
+    let script = "echo \"$GREETING\"; pwd -P; cat; echo made > file; echo oops >&2; exit 42";
+    let finished = ground.run(script).await;
+    let work = ground.path("work").canonicalize().unwrap();
+    assert_eq!(finished.exit, Exit::Code(42));
+    assert_eq!(finished.stdout, Captured::Text(format!("a 'b' $c\nd\n{}", work.display())));
+    assert_eq!(finished.stderr, Captured::Text("oops".to_owned()));
+    assert_eq!(std::fs::read_to_string(work.join("file")).unwrap(), "made\n");
+    std::fs::write(work.join("file"), "changed outside").unwrap();
+    assert_eq!(ground.output("cat file").await, "changed outside\nCode(0)");
+}
+
+async fn a_python_script_and_a_long_one(ground: Ground) {
+    let finished =
+        ground.run_as("import sys; print(sys.argv); sys.exit(3)", Language::Python).await;
+    assert_eq!(finished.stdout, Captured::Text("['-c']".to_owned()));
+    assert_eq!(finished.exit, Exit::Code(3));
+    let long = format!(": {}\necho end", "x".repeat(200_000));
+    assert_eq!(ground.output(&long).await, "end\nCode(0)");
+    let long = format!("# {}\nprint('end')", "x".repeat(200_000));
+    let finished = ground.run_as(&long, Language::Python).await;
+    assert_eq!(finished.stdout, Captured::Text("end".to_owned()));
+}
+
+async fn a_subdirectory_is_a_working_directory(ground: Ground) {
+    std::fs::create_dir(ground.path("work/sub")).unwrap();
+    let cwd = ground.path("work/sub");
+    let finished = ground.run_in(&cwd, "echo > ../above; ls ..", Language::Shell, &[]).await;
+    assert_eq!(finished.stdout, Captured::Text("above\nsub".to_owned()));
+}
+
+async fn output_arrives_while_the_script_runs_and_a_timeout_ends_all_of_it(ground: Ground) {
+    let seconds = seconds();
+    let script =
+        format!("sleep {seconds} & (sleep {seconds}; :) & echo up; sleep {seconds}; echo late");
+    let (finished, ()) = tokio::join!(ground.run(&script), async {
+        ground.printed("up").await;
+        assert!(running(&seconds) > 0);
+        ground.cancel.cancel();
+    });
+    assert_eq!(finished.exit, Exit::Canceled);
+    assert_eq!(finished.stdout, Captured::Text("up".to_owned()));
+    until("all processes have ended", || running(&seconds) == 0).await;
+}
+
+async fn a_script_may_clean_up_when_it_is_ended(ground: Ground) {
+    let script = "trap 'echo bye; exit 1' TERM; echo up; while :; do sleep 0.01; done";
+    let (finished, ()) = tokio::join!(ground.run(script), async {
+        ground.printed("up").await;
+        ground.cancel.cancel();
+    });
+    assert_eq!(finished.stdout, Captured::Text("up\nbye".to_owned()));
+}
+
+async fn a_script_that_ignores_the_request_to_end_is_killed(ground: Ground) {
+    let seconds = seconds();
+    let script = format!("trap '' TERM; echo up; while :; do sleep {seconds}; done");
+    let (finished, ()) = tokio::join!(ground.run(&script), async {
+        ground.printed("up").await;
+        ground.cancel.cancel();
+    });
+    assert_eq!(finished.exit, Exit::Canceled);
+    until("all processes have ended", || running(&seconds) == 0).await;
+}
+
+async fn a_dropped_script_is_killed(ground: Ground) {
+    let seconds = seconds();
+    let script = format!("echo up; sleep {seconds}");
+    tokio::select! {
+        _ = ground.run(&script) => panic!("it ended by itself"),
+        () = ground.printed("up") => {}
+    }
+    until("all processes have ended", || running(&seconds) == 0).await;
+}
+
+async fn what_a_script_leaves_running_ends_with_it(ground: Ground) {
+    let seconds = seconds();
+    let finished = ground.run(&format!("sleep {seconds} & echo left")).await;
+    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(finished.stdout, Captured::Text("left".to_owned()));
+    until("it has ended", || running(&seconds) == 0).await;
+    if ground.is_confined {
+        let script = format!("setsid sleep {seconds} <&- >&- 2>&- & sleep 0.1; echo left");
+        assert_eq!(ground.output(&script).await, "left\nCode(0)");
+        until("it has ended", || running(&seconds) == 0).await;
+    }
+}
+
+async fn floods_are_recorded_as_a_whole(ground: Ground) {
+    let script = "head -c 8000000 /dev/zero & head -c 8000000 /dev/zero >&2; wait";
+    let finished = ground.run(script).await;
+    for captured in [finished.stdout, finished.stderr] {
+        assert!(matches!(captured, Captured::Large { bytes: 8_000_000, .. }), "{captured:?}");
+    }
+}
+
+async fn variables_are_those_allowed_and_those_given(mut ground: Ground) {
+    ground.env = vec![("OWN".to_owned(), "1".to_owned())];
+    // Cargo sets it for every test.
+    let output = ground.output("echo \"$OWN${CARGO_PKG_NAME+ inherited}${PATH+ path}\"").await;
+    let expected = if ground.is_confined { "1 path\nCode(0)" } else { "1 inherited path\nCode(0)" };
+    assert_eq!(output, expected);
+}
+
+async fn secrets_are_in_no_command_line(mut ground: Ground) {
+    let secret = format!("secret-{}", seconds());
+    ground.env = vec![("TOKEN".to_owned(), secret.clone())];
+    let script = "test -n \"$TOKEN\" && echo up; sleep 600";
+    let ((), ()) = tokio::join!(async { drop(ground.run(script).await) }, async {
+        ground.printed("up").await;
+        assert_eq!(running(&secret), 0);
+        ground.cancel.cancel();
+    });
+}
+
+async fn leftovers_of_a_killed_driver_are_ended(mut ground: Ground) {
+    let run = format!("run-{}", seconds());
+    let seconds = seconds();
+    ground.env = vec![("FABRO_RUN_ID".to_owned(), run.clone())];
+    let script = format!("sleep {seconds} & setsid sleep {seconds} & echo up; wait");
+    let (finished, ()) = tokio::join!(ground.run(&script), async {
+        ground.printed("up").await;
+        let end = move || end_leftovers(("FABRO_RUN_ID", &run));
+        assert!(tokio::task::spawn_blocking(end).await.unwrap() > 0);
+    });
+    assert_ne!(finished.exit, Exit::Code(0));
+    until("all processes have ended", || running(&seconds) == 0).await;
+}
+
+/// The suite, for one provider.
+macro_rules! conformance {
+    ($provider:ident: $($test:ident)*) => {
+        mod $provider {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    if let Some(ground) = super::Ground::$provider() {
+                        super::$test(ground).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! for_all {
+    ($($provider:ident)*) => {$(
+        conformance! { $provider:
+            a_command_has_code_output_directory_and_variables
+            a_python_script_and_a_long_one
+            a_subdirectory_is_a_working_directory
+            output_arrives_while_the_script_runs_and_a_timeout_ends_all_of_it
+            a_script_may_clean_up_when_it_is_ended
+            a_script_that_ignores_the_request_to_end_is_killed
+            a_dropped_script_is_killed
+            what_a_script_leaves_running_ends_with_it
+            floods_are_recorded_as_a_whole
+            variables_are_those_allowed_and_those_given
+            secrets_are_in_no_command_line
+            leftovers_of_a_killed_driver_are_ended
+        }
+    )*};
+}
+
+for_all! { local bwrap }
