@@ -64,10 +64,11 @@ pub async fn sandbox(command: SandboxCommand, global: &Global) -> anyhow::Result
 
 async fn shell(args: &ShellArgs, global: &Global) -> anyhow::Result<Exit> {
     let (mut command, _sandbox) = in_sandbox(&args.run, global).await?;
-    match args.command.is_empty() {
-        true => command.args(["-c", "command -v bash >/dev/null && exec bash || exec sh"]),
-        false => command.args(["-c", "exec \"$@\"", "sh"]).args(&args.command),
-    };
+    if args.command.is_empty() {
+        command.args(["-c", "command -v bash >/dev/null && exec bash || exec sh"]);
+    } else {
+        command.args(["-c", "exec \"$@\"", "sh"]).args(&args.command);
+    }
     let status = command.status()?;
     Ok(status.code().and_then(Exit::of).unwrap_or(Exit::FAILED))
 }
