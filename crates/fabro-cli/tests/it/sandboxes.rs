@@ -15,6 +15,7 @@ struct Confined {
 }
 
 impl Confined {
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     fn new(files: &[(&str, &str)]) -> Option<Self> {
         let probe = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"];
         if !Command::new("bwrap").args(probe).status().is_ok_and(|status| status.success()) {
@@ -261,6 +262,6 @@ fn a_run_without_a_sandbox_has_no_shell() {
     ── stderr
     error: run [ID] has no sandbox: its files are in DIR
       help: start runs with a sandbox to have one
-    ")
+    ");
     });
 }

@@ -2,7 +2,9 @@
 //! scripts say through a named pipe when they are ready, and the end of that pipe says when all that
 //! held it are gone.
 
+#[cfg(test)]
 mod bwrap;
+#[cfg(test)]
 mod conformance;
 mod ends;
 #[cfg(test)]
