@@ -145,9 +145,13 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// The processes of this machine with this in their command line.
 fn running(text: &str) -> usize {
+    command_lines().filter(|line| line.contains(text)).count()
+}
+
+fn command_lines() -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
 /// A number of seconds that no other process sleeps.
@@ -279,7 +283,9 @@ async fn leftovers_of_a_killed_driver_are_ended(mut ground: Ground) {
     ground.env = vec![("FABRO_RUN_ID".to_owned(), run.clone())];
     let script = format!("sleep {seconds} & setsid sleep {seconds} & echo up; wait");
     let (finished, ()) = tokio::join!(ground.run(&script), async {
-        ground.printed("up").await;
+        // One that has yet to leave the process group is ended, or not, with its group.
+        let sleeping = format!("sleep\0{seconds}\0");
+        until("both run", || command_lines().filter(|line| **line == *sleeping).count() == 2).await;
         let end = move || end_leftovers(("FABRO_RUN_ID", &run));
         assert!(tokio::task::spawn_blocking(end).await.unwrap() > 0);
     });
