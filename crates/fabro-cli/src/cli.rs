@@ -89,7 +89,7 @@ pub enum Command {
     /// List and test models
     #[command(subcommand)]
     Model(model::ModelCommand),
-    /// List MCP servers, and log in to them
+    /// List MCP servers, log in to them, and serve runs to MCP clients
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
     Serve(serve::ServeArgs),

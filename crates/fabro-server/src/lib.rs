@@ -41,6 +41,7 @@ mod auth;
 mod guard;
 mod listen;
 mod live;
+mod mcp;
 mod once;
 #[cfg(test)]
 mod openapi;
@@ -58,6 +59,7 @@ use tokio::net::TcpListener;
 
 pub use actions::ServerConfig;
 pub use auth::{KEY_FILE, KeyError, Role, Tokens};
+pub use mcp::{McpError, serve_mcp};
 pub use problem::Problem;
 
 use app::App;

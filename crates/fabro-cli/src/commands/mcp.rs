@@ -1,6 +1,8 @@
 //! `fabro mcp`: MCP servers, and logins at them.
 
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap_complete::ArgValueCandidates;
@@ -9,6 +11,7 @@ use fabro_run::mcp_login::{Login, LoginError, LoginRequest, is_logged_in, log_ou
 use fabro_terminal::{Align, Table, clean};
 use serde::Serialize;
 
+use super::serve::{RoleName, server_config};
 use crate::complete;
 use crate::error::{failed, store, usage};
 use crate::exit::Exit;
@@ -21,6 +24,7 @@ pub enum McpCommand {
     List(McpListArgs),
     Login(McpLoginArgs),
     Logout(McpLogoutArgs),
+    Serve(McpServeArgs),
 }
 
 /// List the MCP servers of the settings
@@ -62,6 +66,17 @@ pub struct McpLogoutArgs {
     pub server: String,
 }
 
+/// Serve the runs of the store as an MCP server, on stdin and stdout
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Example, for a client that starts MCP servers:\n  {\"mcpServers\": {\"fabro\": {\"command\": \"fabro\", \"args\": [\"mcp\", \"serve\", \"--role\", \"read\"]}}}\n\nTools: list_runs, list_workflows, inspect_run, inspect_stage, list_gates, list_artifacts, get_workflow_context;\nwith the role answer also answer_gate and steer_run; with admin also start_run, resume_run, cancel_run,\nfork_run and rewind_run. Within a run, tools that name no run mean that one."
+)]
+pub struct McpServeArgs {
+    /// What the client may do
+    #[arg(long, value_enum, value_name = "ROLE", default_value = "admin")]
+    pub role: RoleName,
+}
+
 /// A server as it is listed.
 #[derive(Serialize)]
 struct Row<'a> {
@@ -78,7 +93,26 @@ pub async fn mcp(command: McpCommand, global: &Global) -> anyhow::Result<Exit> {
         McpCommand::List(args) => list(&args, global),
         McpCommand::Login(args) => login(args).await,
         McpCommand::Logout(args) => logout(&args),
+        McpCommand::Serve(args) => serve(&args, global).await,
     }
+}
+
+async fn serve(args: &McpServeArgs, global: &Global) -> anyhow::Result<Exit> {
+    let store = Arc::new(global.store()?);
+    let config = server_config(&[])?;
+    // Set for what the stages of a run start.
+    let run = std::env::var(fabro_run::RUN_ID_VARIABLE).ok();
+    let streams = (stream(std::io::stdin().as_fd())?, stream(std::io::stdout().as_fd())?);
+    let served = fabro_server::serve_mcp(store, config, args.role.role(), run, streams).await;
+    served.map_err(|error| {
+        failed(error.to_string(), "this is for programs that speak MCP on stdin and stdout")
+    })?;
+    Ok(Exit::SUCCEEDED)
+}
+
+/// A standard stream for the protocol alone.
+fn stream(of: BorrowedFd<'_>) -> std::io::Result<tokio::fs::File> {
+    Ok(tokio::fs::File::from_std(std::fs::File::from(of.try_clone_to_owned()?)))
 }
 
 fn list(args: &McpListArgs, global: &Global) -> anyhow::Result<Exit> {

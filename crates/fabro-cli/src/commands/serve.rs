@@ -54,6 +54,24 @@ impl clap::ValueEnum for RoleName {
     }
 }
 
+impl RoleName {
+    /// The role.
+    pub fn role(self) -> Role {
+        self.0
+    }
+}
+
+/// What a server needs to know of this process: the program and the project.
+pub fn server_config(allowed_hosts: &[String]) -> anyhow::Result<ServerConfig> {
+    Ok(ServerConfig {
+        program: std::env::current_exe()?,
+        project: cwd()?,
+        user_file: user_file(),
+        home: home(),
+        allowed_hosts: allowed_hosts.to_vec(),
+    })
+}
+
 /// Serves until it is interrupted.
 pub fn serve(args: &ServeArgs, global: &Global) -> anyhow::Result<Exit> {
     // Reports of long runs are computed beside the events that others wait for.
@@ -72,13 +90,7 @@ async fn listen(args: &ServeArgs, global: &Global) -> anyhow::Result<Exit> {
     if roles.is_empty() {
         roles.push(Role::Admin);
     }
-    let config = ServerConfig {
-        program: std::env::current_exe()?,
-        project: cwd()?,
-        user_file: user_file(),
-        home: home(),
-        allowed_hosts: args.allowed_hosts.clone(),
-    };
+    let config = server_config(&args.allowed_hosts)?;
     let store = Arc::new(global.store()?);
     let address = SocketAddr::new(ip, args.port);
     let server = Server::bind(address, store, &roles, config).await.map_err(|error| {

@@ -28,6 +28,7 @@ mod safe_text;
 mod sandboxes;
 mod secrets;
 mod serve;
+mod serve_mcp;
 mod serve_security;
 mod served;
 mod space;
