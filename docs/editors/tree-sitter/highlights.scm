@@ -33,14 +33,15 @@
     "auto_status" "join_policy" "max_retries" "permissions"
     "acp.config" "llm_prompt" "max_tokens" "max_visits"
     "on_failure" "condition" "fallbacks" "goal_gate"
-    "llm_model" "max_items" "max_turns" "node_type"
-    "selection" "thread_id" "duration" "fidelity"
-    "for_each" "freeform" "language" "max_cost"
-    "provider" "backend" "rankdir" "timeout"
-    "import" "memory" "prompt" "quorum"
-    "script" "weight" "class" "label"
-    "model" "shape" "speed" "tools"
-    "goal" "type" "rag" "as"))
+    "isolation" "llm_model" "max_items" "max_turns"
+    "node_type" "selection" "thread_id" "duration"
+    "fidelity" "for_each" "freeform" "language"
+    "max_cost" "provider" "backend" "rankdir"
+    "timeout" "import" "memory" "prompt"
+    "quorum" "script" "weight" "class"
+    "label" "merge" "model" "shape"
+    "speed" "tools" "goal" "type"
+    "rag" "as"))
 
 ((attribute
    name: (id) @_name
