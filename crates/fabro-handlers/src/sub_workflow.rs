@@ -229,8 +229,8 @@ impl Child {
             events = commit.events;
             created = events.first().cloned();
         }
-        let state = RunState::try_replay(id, &events).map_err(Failure::from)?;
-        Ok(Self { id, plan, state, created })
+        let replayed = RunState::try_replay(id, &events).map_err(Failure::from)?;
+        Ok(Self { id, plan, state: replayed, created })
     }
 
     /// Cancels the child and what it runs: its result is no longer needed.

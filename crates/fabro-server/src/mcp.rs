@@ -233,7 +233,9 @@ impl Tools {
             return match kind {
                 Kind::ListRuns => to_value(&actions.list(&parse::<RunQuery>(inputs)?).await?),
                 Kind::ListGates => to_value(&actions.waiting_gates().await?),
-                Kind::StartRun => to_value(&actions.start(&parse::<Start>(inputs)?, None).await?),
+                Kind::StartRun => {
+                    to_value(&Box::pin(actions.start(&parse::<Start>(inputs)?, None)).await?)
+                }
                 _ => to_value(&actions.workflows()),
             };
         }

@@ -19,12 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let entries = [Entry::new(EventBody::RunStarted {}), stage];
     let log: Vec<Event> = (1..)
         .zip(entries)
-        .map(|(seq, entry)| Event {
-            run_id,
-            seq,
-            ts_ms: 1_763_900_000_000 + 10 * seq as i64,
-            entry,
-        })
+        .map(|(seq, entry)| Event { run_id, seq, ts_ms: 1_763_900_000_000, entry })
         .collect();
     let export = trace(run_id, &[log.as_slice()], &Contents::Omitted);
     writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&export)?)?;

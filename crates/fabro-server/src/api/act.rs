@@ -22,7 +22,7 @@ pub(super) async fn start(
     Body(request): Body<Start>,
 ) -> Result<Response, Problem> {
     let new_run = || Some(fabro_run::new_run_id());
-    let begin = async |id| Ok(to_value(&app.actions.start(&request, id).await?));
+    let begin = async |id| Ok(to_value(&Box::pin(app.actions.start(&request, id)).await?));
     let (started, is_kept) = app.once.execute(&headers, &request, new_run, begin).await?;
     let response = json(&started);
     Ok(if is_kept {
