@@ -11,7 +11,7 @@ use fabro_types::RunId;
 use crate::complete;
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, find, settings};
+use crate::global::{Global, find, settings, settings_and_warnings};
 use crate::output;
 
 /// Show a run as an OpenTelemetry trace, or send it to a collector
@@ -92,7 +92,9 @@ pub async fn send_at_end(run: RunId, global: &Global) {
 }
 
 async fn try_send(run: RunId, global: &Global) -> anyhow::Result<()> {
-    let telemetry = settings()?.telemetry;
+    // The run has shown the warnings of the settings already.
+    let (settings, _) = settings_and_warnings()?;
+    let telemetry = settings.telemetry;
     let Some(exporter) = exporter(&telemetry)? else { return Ok(()) };
     let store = global.store_to_read()?;
     let trace = run_trace(&store, run, telemetry.content == Some(true)).await?;
