@@ -17,6 +17,7 @@ mod lists;
 mod logs;
 mod models;
 mod old_stores;
+mod pages;
 mod parts;
 mod people;
 mod programs;

@@ -58,8 +58,15 @@ impl Project {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fabro"));
-        command.args(args).current_dir(self.path()).stdin(Stdio::null());
+        let mut command = self.program(env!("CARGO_BIN_EXE_fabro"));
+        command.args(args);
+        command
+    }
+
+    /// A program in the project's directory, without the settings of the developer.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.current_dir(self.path()).stdin(Stdio::null());
         // The settings of the developer must not reach the tests.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -118,16 +125,23 @@ pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(call)
 }
 
-/// Settings that make ids, times and durations the same in every run.
+/// What makes ids, times and durations the same in every run.
+pub(crate) const FILTERS: [(&str, &str); 8] = [
+    (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "[ID]"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "[TS]"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "[UTC]"),
+    (r"\b\d\d:\d\d:\d\d\b", "[TIME]"),
+    (r" *\b(\d+ms|\d+\.\ds)\b", " [T]"),
+    (r" +\d+[smhd]\b", " [T]"),
+    (r#""duration_ms":( ?)\d+"#, r#""duration_ms":$1[MS]"#),
+    (r" +(time|age|took)\b", " $1"),
+];
+
+/// Settings that apply them to snapshots.
 pub(crate) fn filters() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
-    settings.add_filter(r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "[ID]");
-    settings.add_filter(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "[TS]");
-    settings.add_filter(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "[UTC]");
-    settings.add_filter(r"\b\d\d:\d\d:\d\d\b", "[TIME]");
-    settings.add_filter(r" *\b(\d+ms|\d+\.\ds)\b", " [T]");
-    settings.add_filter(r" +\d+[smhd]\b", " [T]");
-    settings.add_filter(r#""duration_ms":( ?)\d+"#, r#""duration_ms":$1[MS]"#);
-    settings.add_filter(r" +(time|age|took)\b", " $1");
+    for (pattern, replacement) in FILTERS {
+        settings.add_filter(pattern, replacement);
+    }
     settings
 }
