@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
     explain, explain_attribute, fmt, fork, graph, init, inspect, logs, mcp, model, prune, ps,
-    replay, resume, rm, run, sandbox, serve, steer, trace, validate, verify, wait,
+    replay, report, resume, rm, run, sandbox, serve, steer, trace, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -58,6 +58,7 @@ pub enum Command {
     Cost(cost::CostArgs),
     Trace(trace::TraceArgs),
     Diff(diff::DiffArgs),
+    Report(report::ReportArgs),
     #[command(visible_alias = "export")]
     Dump(dump::DumpArgs),
     /// List, copy and open the artifacts of a run
@@ -121,6 +122,7 @@ impl Command {
             Self::Cost(args) => block_on(cost::cost(&args, global)),
             Self::Trace(args) => block_on(trace::trace(&args, global)),
             Self::Diff(args) => block_on(diff::diff(&args, global)),
+            Self::Report(args) => block_on(report::report(&args, global)),
             Self::Dump(args) => block_on(dump::dump(&args, global)),
             Self::Artifact(command) => block_on(artifact::artifact(command, global)),
             Self::Sandbox(command) => block_on(sandbox::sandbox(command, global)),

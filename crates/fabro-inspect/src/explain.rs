@@ -1,8 +1,9 @@
+use std::fmt;
 use std::sync::Arc;
 
 use fabro_engine::checkpoint;
 use fabro_events::{Candidate, EdgeChoice, Event, EventBody, Tier};
-use fabro_types::{ClauseResult, Failure, Weight, strip_accelerator};
+use fabro_types::{ClauseResult, Failure, Weight, one_line, strip_accelerator};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -46,6 +47,17 @@ pub enum TieBreak {
     FileOrder,
 }
 
+impl TieBreak {
+    /// For people, after the rule: `, the highest weight of several`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Weight => ", the highest weight of several",
+            Self::Target => ", the lowest target id of several",
+            Self::FileOrder => ", the first in the file of several",
+        }
+    }
+}
+
 /// How a human gate was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GateAnswered {
@@ -58,6 +70,27 @@ pub struct GateAnswered {
     pub text: Option<String>,
     /// `terminal`, `answers`, `cli`, `timeout`, `auto`, ….
     pub source: String,
+}
+
+impl fmt::Display for GateAnswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source.as_str() {
+            "terminal" => f.write_str("a person answered at the terminal: ")?,
+            "answers" => f.write_str("answered by the file of answers: ")?,
+            "cli" => f.write_str("a person answered with `fabro answer`: ")?,
+            "timeout" => f.write_str("the gate timed out, the default was taken: ")?,
+            "auto" => f.write_str("answered without a person: ")?,
+            other => write!(f, "answered by {}: ", one_line(other, 60))?,
+        }
+        match (&self.text, self.label.as_str()) {
+            (Some(text), _) if !text.trim().is_empty() => write!(f, "\"{}\"", one_line(text, 120)),
+            (_, "") => f.write_str("without a text"),
+            (_, label) if self.selected == "freeform" => {
+                write!(f, "{}, without a text", one_line(label, 60))
+            }
+            (_, label) => write!(f, "[{}] {}", self.selected, one_line(label, 60)),
+        }
+    }
 }
 
 /// An edge that could have been taken.
@@ -100,12 +133,17 @@ impl From<&Candidate> for Considered {
 pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     let events = checkpoint::effective(events);
     let key = find_left(&events, stage)?;
+    explain_of(&events, &key)
+}
+
+/// The same of one visit from its events, the first of the run, and the next one of its line.
+pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
     let choice = events.iter().rev().find_map(|event| match &event.entry.body {
         EventBody::EdgeSelected(choice) if key.is(event) => Some(choice),
         _ => None,
     });
     let Some(choice) = choice else {
-        return stuck(&events, &key);
+        return stuck(events, key);
     };
     let seed = events.iter().find_map(|event| match &event.entry.body {
         EventBody::RunCreated(created) => Some(created.seed),

@@ -74,6 +74,7 @@ impl Inspect {
         self.duration_ms = self.duration_ms.saturating_add(since);
         for row in self.stages.iter_mut().filter(|row| row.ended_at.is_none()) {
             row.duration_ms = row.duration_ms.saturating_add(since);
+            row.until_ms = row.until_ms.max(now_ms);
         }
     }
 }
@@ -131,6 +132,24 @@ pub struct StageRow {
     /// What was ignored or left out while it ran: directives, context keys, tools, artifacts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// When it started, in milliseconds since 1970.
+    #[serde(skip)]
+    pub started_ms: i64,
+    /// When it ended, or when something was last recorded, in milliseconds since 1970.
+    #[serde(skip)]
+    pub until_ms: i64,
+}
+
+impl StageRow {
+    /// Which stage it is.
+    pub fn key(&self) -> StageKey {
+        StageKey { branch: self.branch.clone(), node: Arc::clone(&self.node), visit: self.visit }
+    }
+
+    /// `[BRANCH/]NODE@VISIT`, as commands take it.
+    pub fn name(&self) -> String {
+        self.key().full_name()
+    }
 }
 
 /// The short form of a choice: the rule, and the condition or label that it was taken by.
@@ -267,6 +286,7 @@ impl OpenRow {
     fn end(&mut self, clock: &DrivenClock, status: &'static str) {
         self.row.status = status;
         self.row.ended_at = Some(timestamp(clock.last_ms));
+        self.row.until_ms = clock.last_ms;
         self.row.duration_ms = clock.now().saturating_sub(self.started);
     }
 }
@@ -326,6 +346,8 @@ impl Rows {
             choice: None,
             files_touched: Vec::new(),
             warnings: Vec::new(),
+            started_ms: event.ts_ms,
+            until_ms: event.ts_ms,
         };
         self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
@@ -384,6 +406,7 @@ impl Rows {
             if open.row.status.is_empty() {
                 open.row.status = unfinished;
                 open.row.duration_ms = clock.now().saturating_sub(open.started);
+                open.row.until_ms = clock.last_ms;
             }
             open.usage.add(&open.spent);
             open.row.usage = Some(open.usage).filter(|usage| *usage != Usage::default());

@@ -53,6 +53,7 @@ mod read_back;
 pub mod replay;
 mod reports;
 mod stage;
+mod stages;
 
 pub use artifacts::{KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
@@ -72,6 +73,7 @@ pub use reports::{
     run_patch,
 };
 pub use stage::{FailedAttempt, StageReport, stage};
+pub use stages::Stages;
 
 #[cfg(test)]
 mod tests;

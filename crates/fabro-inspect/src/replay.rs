@@ -85,7 +85,7 @@ mod report;
 mod tools;
 
 pub use error::ReplayError;
-pub use play::{Replay, replay};
+pub use play::{Replay, compare_runs, replay};
 pub use report::{Aspect, Difference, Report};
 
 #[cfg(test)]

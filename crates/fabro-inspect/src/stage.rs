@@ -81,20 +81,32 @@ pub fn stage(
     let gates = open_gates(events);
     let events = checkpoint::effective(events);
     let key = find(&events, stage)?;
-    let end = end_of(&events, &key).and_then(|at| match &events[at].entry.body {
+    let row = row_of(&events, &key, driven)?;
+    report_of(&events, &key, row, gates, blobs)
+}
+
+/// The report of one visit from its events; there may be others among them.
+pub(crate) fn report_of(
+    events: &[&Event],
+    key: &StageKey,
+    row: StageRow,
+    gates: impl IntoIterator<Item = Gate>,
+    blobs: &dyn BlobStore,
+) -> Result<StageReport, ReportError> {
+    let end = end_of(events, key).and_then(|at| match &events[at].entry.body {
         EventBody::StageCompleted(end) | EventBody::StageFailed(end) => Some(end),
         _ => None,
     });
-    let prompt = end.and_then(|end| end.prompt).map(|blob| read(&key, "the prompt", &blob, blobs));
+    let prompt = end.and_then(|end| end.prompt).map(|blob| read(key, "the prompt", &blob, blobs));
     let whole = |what: &'static str, value: Arc<Value>| match BlobRef::from_value(&value) {
-        Some(blob) => read(&key, what, &blob, blobs),
+        Some(blob) => read(key, what, &blob, blobs),
         None => Ok(Value::clone(&value)),
     };
     let response = end.and_then(|end| response(&key.node, end));
     let response = response.map(|value| whole("the response", value));
     let stderr = end.and_then(|end| end.outcome.context_updates.get(keys::COMMAND_STDERR).cloned());
     let stderr = stderr.map(|value| whole("the standard error", value));
-    let (given, transcript) = transcript(&events, &key, blobs)?;
+    let (given, transcript) = transcript(events, key, blobs)?;
     Ok(StageReport {
         given,
         transcript,
@@ -104,12 +116,12 @@ pub fn stage(
         }),
         response: response.transpose()?,
         stderr: stderr.transpose()?,
-        earlier_attempts: earlier_attempts(&events, &key),
+        earlier_attempts: earlier_attempts(events, key),
         outcome: end.map(|end| end.outcome.clone()),
         gate: gates.into_iter().find(|gate| {
             (&gate.node, gate.visit, &gate.branch) == (&key.node, key.visit, &key.branch)
         }),
-        row: row_of(&events, &key, driven)?,
+        row,
     })
 }
 

@@ -22,27 +22,40 @@ pub const STYLE: &str = include_str!("style.css");
 ///
 /// It has more nodes or edges than a picture can show.
 pub fn svg(workflow: &Workflow, marks: Option<&Marks>) -> Result<String, TooLarge> {
-    draw(workflow, marks, true)
+    draw(workflow, marks, None)
 }
 
-/// A workflow as an SVG for a page that has the [`STYLE`].
+/// A workflow as an SVG for a page that has the [`STYLE`]. Nodes are links where `link` has an address
+/// for their id.
 ///
 /// # Errors
 ///
 /// It has more nodes or edges than a picture can show.
-pub fn svg_fragment(workflow: &Workflow, marks: Option<&Marks>) -> Result<String, TooLarge> {
-    draw(workflow, marks, false)
+pub fn svg_fragment(
+    workflow: &Workflow,
+    marks: Option<&Marks>,
+    link: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, TooLarge> {
+    draw(workflow, marks, Some(link))
 }
 
-fn draw(workflow: &Workflow, marks: Option<&Marks>, alone: bool) -> Result<String, TooLarge> {
+/// The address that a node links to.
+type Link<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A picture for a page has links, and one that stands alone its own style.
+fn draw(
+    workflow: &Workflow,
+    marks: Option<&Marks>,
+    link: Option<Link<'_>>,
+) -> Result<String, TooLarge> {
     let nodes = workflow.nodes().len();
     let edges = workflow.edges().len();
     if nodes > MAX_NODES || edges > MAX_EDGES {
         return Err(TooLarge { nodes, edges });
     }
     let layout = layout(workflow);
-    let mut drawing = Drawing { workflow, marks, out: String::new() };
-    drawing.open(&layout, alone);
+    let mut drawing = Drawing { workflow, marks, link, out: String::new() };
+    drawing.open(&layout);
     layout.clusters.iter().for_each(|cluster| drawing.cluster(cluster));
     for edge in &layout.edges {
         drawing.edge(edge, &layout);
@@ -57,6 +70,7 @@ fn draw(workflow: &Workflow, marks: Option<&Marks>, alone: bool) -> Result<Strin
 struct Drawing<'a> {
     workflow: &'a Workflow,
     marks: Option<&'a Marks>,
+    link: Option<Link<'a>>,
     out: String,
 }
 
@@ -69,7 +83,7 @@ impl Drawing<'_> {
         let _ = self.out.write_fmt(text);
     }
 
-    fn open(&mut self, layout: &Layout, alone: bool) {
+    fn open(&mut self, layout: &Layout) {
         let name = self.workflow.name();
         let legend = if self.marks.is_some() { LEGEND } else { 0.0 };
         let width = layout.width.max(if self.marks.is_some() { 420.0 } else { 0.0 });
@@ -87,7 +101,7 @@ impl Drawing<'_> {
              <title>{title}</title>\n<desc>{}</desc>\n",
             escaped(&about)
         ));
-        if alone {
+        if self.link.is_none() {
             self.write(format_args!("<style>{STYLE}</style>\n"));
             self.write(format_args!("<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"));
         }
@@ -130,6 +144,10 @@ impl Drawing<'_> {
             Some(mark) => format!("{}, {} visits", mark.result.word(), mark.visits),
             None => result.to_owned(),
         };
+        let address = self.link.and_then(|link| link(&node.id));
+        if let Some(address) = &address {
+            self.write(format_args!("<a href=\"{}\">", escaped(address)));
+        }
         self.write(format_args!(
             "<g class=\"node kind-{kind} {result}\" data-node=\"{}\"><title>{} ({}){}{}</title>",
             escaped(&node.id),
@@ -143,7 +161,7 @@ impl Drawing<'_> {
         if let Some(mark) = mark {
             self.badge(placed, mark);
         }
-        self.out.push_str("</g>\n");
+        self.out.push_str(if address.is_some() { "</g></a>\n" } else { "</g>\n" });
     }
 
     fn outline(&mut self, placed: &PlacedNode, kind: NodeKind) {

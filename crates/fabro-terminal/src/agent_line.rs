@@ -1,11 +1,11 @@
 //! The events of agents as sentences.
 
 use fabro_events::{CompletedCompaction, CompletedTool, Event, EventBody};
-use fabro_types::one_line;
+use fabro_types::{one_line, tokens, took};
 use serde_json::Value;
 
 use crate::paint::Mark;
-use crate::text::{QUOTED, tokens, took};
+use crate::text::QUOTED;
 
 /// The longest argument that is shown with a tool, in characters.
 const ARGUMENT: usize = 60;

@@ -50,7 +50,7 @@ mod text;
 
 use std::io::{self, Write as _};
 
-pub use fabro_types::{clean, one_line};
+pub use fabro_types::{clean, one_line, tokens, took};
 pub use gate_prompt::TerminalInterviewer;
 pub use line::{Line, line, why};
 pub use live_output::{StageDirs, StagePlace};
@@ -61,7 +61,7 @@ pub use story::{RunningStage, StageLine, Story, StoryLine};
 pub use summary::{Summary, SummaryRow};
 pub use summary_table::{paint_run, paint_stage, summary_text};
 pub use table::{Align, Table};
-pub use text::{cut, tokens, took};
+pub use text::cut;
 
 /// Writes to stderr, and ignores a closed one.
 pub fn stderr(text: &str) {

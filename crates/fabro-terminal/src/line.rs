@@ -5,11 +5,11 @@ use fabro_events::{
     PlannedBranch, Tier,
 };
 use fabro_gate::default_option;
-use fabro_types::{BranchPath, Failure, Usage, one_line};
+use fabro_types::{BranchPath, Failure, Usage, one_line, took};
 
 use crate::agent_line::agent_line;
 use crate::paint::Mark;
-use crate::text::{QUOTED, took};
+use crate::text::QUOTED;
 
 /// One event in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

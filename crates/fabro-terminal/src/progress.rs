@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody, EventSink, PauseReason};
-use fabro_types::{RunId, RunStatus, one_line};
+use fabro_types::{RunId, RunStatus, one_line, tokens, took};
 
 use crate::line::Line;
 use crate::live_area::{LiveArea, terminal_size};
@@ -17,7 +17,7 @@ use crate::paint::{Mark, Paint, clean_painted};
 use crate::stage_line::{note_text, story_text, titled};
 use crate::story::{RunningStage, Story, StoryLine};
 use crate::summary_table::summary_text;
-use crate::text::{counted, tokens, took};
+use crate::text::counted;
 
 /// The interval at which the running stages are drawn again.
 const TICK: Duration = Duration::from_millis(80);

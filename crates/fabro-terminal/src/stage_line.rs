@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
-use fabro_types::{Status, one_line};
+use fabro_types::{Status, one_line, took};
 
 use crate::line::Line;
 use crate::paint::{Mark, Paint};
 use crate::story::{StageLine, StoryLine};
-use crate::text::took;
 
 /// The width that the name of a stage is padded to, in characters.
 const NAME: usize = 14;

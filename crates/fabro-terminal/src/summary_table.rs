@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use fabro_types::{RunStatus, Status};
+use fabro_types::{RunStatus, Status, took};
 
 use crate::paint::Paint;
 use crate::summary::{Summary, SummaryRow};
 use crate::table::{Align, Table};
-use crate::text::{counted, took};
+use crate::text::counted;
 
 /// The most rows that are shown; of longer runs those that did not succeed, and the slowest.
 const SHOWN: usize = 40;

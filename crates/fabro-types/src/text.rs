@@ -115,9 +115,36 @@ pub fn one_of<S: AsRef<str>>(words: &[S]) -> String {
     list
 }
 
+/// A duration in milliseconds as people write it: `340ms`, `1.2s`, `2m 05s`, `1h 02m`.
+pub fn took(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{seconds}.{}s", ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// A number of tokens in a few characters: `850`, `3.2k`, `32k`, `1.4M`.
+pub fn tokens(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..10_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
+        10_000..1_000_000 => format!("{}k", count / 1_000),
+        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_are_short() {
+        let short = [0, 999, 1_000, 9_999, 32_768, 999_999, 1_449_000].map(tokens);
+        assert_eq!(short, ["0", "999", "1.0k", "9.9k", "32k", "999k", "1.4M"]);
+    }
 
     #[test]
     fn joiners_stay_where_a_script_uses_them() {

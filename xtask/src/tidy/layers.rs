@@ -65,11 +65,12 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-run", 6).entry_point(),
     member("fabro-terminal", 6),
     member("fabro-inspect", 7),
-    member("fabro-server", 8),
-    member("fabro-cli", 9),
+    member("fabro-page", 8).entry_point(),
+    member("fabro-server", 9),
+    member("fabro-cli", 10),
     // The developers' tools. Nothing uses them or the command line.
-    member("fabro-crash", 9),
-    member("xtask", 9),
+    member("fabro-crash", 10),
+    member("xtask", 10),
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static Member> {

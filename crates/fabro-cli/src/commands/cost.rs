@@ -32,11 +32,7 @@ pub struct CostArgs {
 /// Adds up what runs spent.
 pub async fn cost(args: &CostArgs, global: &Global) -> anyhow::Result<Exit> {
     let store = global.store_to_read()?;
-    let catalog = fabro_run::catalog(&settings()?.models);
-    let is_free = |model: &str| {
-        let known = catalog.same_model(model);
-        known.is_some_and(|it| it.cost.input_cost == Some(0.0) && it.cost.output_cost == Some(0.0))
-    };
+    let is_free = free_models()?;
     let mut members: Vec<(RunId, Vec<RunId>)> = Vec::new();
     for text in &args.runs {
         let run = find(&store, text).await?;
@@ -62,6 +58,15 @@ pub async fn cost(args: &CostArgs, global: &Global) -> anyhow::Result<Exit> {
     let report = sum.finish();
     output::report(args.json, &report, || text(&report, global.paint_stdout()))?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// Whether a model costs nothing.
+pub(super) fn free_models() -> anyhow::Result<impl Fn(&str) -> bool + Sync> {
+    let catalog = fabro_run::catalog(&settings()?.models);
+    Ok(move |model: &str| {
+        let known = catalog.same_model(model);
+        known.is_some_and(|it| it.cost.input_cost == Some(0.0) && it.cost.output_cost == Some(0.0))
+    })
 }
 
 fn text(report: &CostReport, paint: Paint) -> String {

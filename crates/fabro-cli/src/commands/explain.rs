@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
-use fabro_inspect::{Considered, Explain, GateAnswered, TieBreak};
+use fabro_inspect::{Considered, Explain, TieBreak};
 
 use crate::complete;
 use crate::exit::Exit;
@@ -45,12 +45,14 @@ fn text(stage: &str, report: &Explain, paint: Paint) -> String {
     let drawn = report.seed.map(|seed| format!(", drawn by weight with seed {seed}"));
     let why = match &report.failure {
         Some(failure) => paint.bad(&one_line(&failure.to_string(), 200)),
-        None => paint.dim(&(rule + &drawn.unwrap_or_default() + tie_break(report.tie_break))),
+        None => paint.dim(
+            &(rule + &drawn.unwrap_or_default() + report.tie_break.map_or("", TieBreak::text)),
+        ),
     };
     let to = report.chosen.as_deref().unwrap_or("no edge");
     let mut text = format!("{} → {}  {why}\n", paint.bold(&clean(stage)), paint.bold(&clean(to)));
     if let Some(answer) = &report.answer {
-        let _ = writeln!(text, "  {}", who_answered(answer));
+        let _ = writeln!(text, "  {}", answer);
     }
     if let Some(gate) = &report.gate {
         let _ = writeln!(text, "goal gate {gate} is not met");
@@ -59,35 +61,6 @@ fn text(stage: &str, report: &Explain, paint: Paint) -> String {
         text.push_str(&edge(candidate, paint));
     }
     text
-}
-
-fn tie_break(by: Option<TieBreak>) -> &'static str {
-    match by {
-        None => "",
-        Some(TieBreak::Weight) => ", the highest weight of several",
-        Some(TieBreak::Target) => ", the lowest target id of several",
-        Some(TieBreak::FileOrder) => ", the first in the file of several",
-    }
-}
-
-/// Who answered the gate, and what.
-fn who_answered(answer: &GateAnswered) -> String {
-    let answered = match (&answer.text, answer.label.as_str()) {
-        (Some(text), _) if !text.trim().is_empty() => format!("\"{}\"", one_line(text, 120)),
-        (_, "") => "without a text".to_owned(),
-        (_, label) if answer.selected == "freeform" => {
-            format!("{}, without a text", one_line(label, 60))
-        }
-        (_, label) => format!("[{}] {}", answer.selected, one_line(label, 60)),
-    };
-    match answer.source.as_str() {
-        "terminal" => format!("a person answered at the terminal: {answered}"),
-        "answers" => format!("answered by the file of answers: {answered}"),
-        "cli" => format!("a person answered with `fabro answer`: {answered}"),
-        "timeout" => format!("the gate timed out, the default was taken: {answered}"),
-        "auto" => format!("answered without a person: {answered}"),
-        other => format!("answered by {}: {answered}", one_line(other, 60)),
-    }
 }
 
 /// ✓ is the edge taken, ✗ one whose condition did not hold, · one that was not chosen.

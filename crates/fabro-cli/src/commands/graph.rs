@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use fabro_engine::read_all;
-use fabro_events::{Event, EventBody};
+use fabro_events::EventBody;
 use fabro_graph::{Workflow, expand_imports};
-use fabro_inspect::StageRow;
-use fabro_picture::{Marks, NodeMark, NodeResult, outline, svg};
+use fabro_page::marks;
+use fabro_picture::{Marks, outline, svg};
 use fabro_run::{Bundle, FileSources, is_driven, now_ms};
-use fabro_types::{Severity, Status};
+use fabro_types::Severity;
 
 use crate::complete;
 use crate::error::{self, usage};
@@ -85,7 +85,9 @@ pub async fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
         });
         let created = created.ok_or(fabro_run::RunError::NotCreated { run: id })?;
         let workflow = Bundle::load(&store, &created.bundle)?.plan()?.workflow().clone();
-        let marks = marks(&events, is_driven(&store, id).await?)?;
+        let mut report = fabro_inspect::inspect(&events, is_driven(&store, id).await?)?;
+        report.until(now_ms());
+        let marks = marks(&report.stages, &events);
         draw(&workflow, Some(&marks), args)?
     } else {
         draw(&read(args.workflow.as_deref().unwrap_or_default(), global)?, None, args)?
@@ -114,40 +116,6 @@ fn draw(workflow: &Workflow, marks: Option<&Marks>, args: &GraphArgs) -> anyhow:
             outline(workflow, marks, if is_file { 120 } else { stdout_width().min(200) })
         }
     })
-}
-
-/// What a run did at each node and edge.
-fn marks(events: &[Event], driven: bool) -> anyhow::Result<Marks> {
-    let mut report = fabro_inspect::inspect(events, driven)?;
-    report.until(now_ms());
-    let mut marks = Marks::default();
-    for row in &report.stages {
-        let result = result(row);
-        let mark = marks.nodes.entry(row.node.to_string());
-        let mark = mark.or_insert(NodeMark { result, visits: 0, duration_ms: 0 });
-        mark.result = result;
-        mark.visits += 1;
-        mark.duration_ms += row.duration_ms;
-    }
-    for event in fabro_engine::checkpoint::effective(events) {
-        if let EventBody::EdgeSelected(choice) = &event.entry.body
-            && let Some(from) = &event.entry.node_id
-        {
-            let label = choice.label.as_deref().map(str::to_owned);
-            *marks.edges.entry((from.to_string(), choice.to.to_string(), label)).or_default() += 1;
-        }
-    }
-    Ok(marks)
-}
-
-fn result(row: &StageRow) -> NodeResult {
-    match Status::parse_loosely(row.status) {
-        Some(Status::Succeeded) => NodeResult::Succeeded,
-        Some(Status::PartiallySucceeded) => NodeResult::PartiallySucceeded,
-        Some(Status::Failed) => NodeResult::Failed,
-        None if row.ended_at.is_none() => NodeResult::Running,
-        Some(Status::Skipped) | None => NodeResult::Skipped,
-    }
 }
 
 /// The workflow of a file, or of this name.

@@ -92,7 +92,7 @@ async fn next_steps(
             }
             // No stage failed, so no edge could be taken after the last one.
             None => report.stages.last().map_or_else(String::new, |last| {
-                let explain = global.command(&format!("explain {run} {}", row_name(last)));
+                let explain = global.command(&format!("explain {run} {}", last.name()));
                 format!("\nsee why no edge was taken with: {explain}\n")
             }),
         },
@@ -104,13 +104,7 @@ async fn next_steps(
 fn failed_stage(report: &Inspect) -> Option<String> {
     let of_cause = report.cause.as_ref().and_then(|cause| cause.stage.clone());
     let last_failed = || report.stages.iter().rev().find(|row| row.failure.is_some());
-    of_cause.or_else(|| last_failed().map(row_name))
-}
-
-/// `[BRANCH/]NODE@VISIT`, as commands take it.
-pub(crate) fn row_name(row: &StageRow) -> String {
-    let branch = row.branch.as_deref().map(|it| format!("{it}/")).unwrap_or_default();
-    format!("{branch}{}@{}", row.node, row.visit)
+    of_cause.or_else(|| last_failed().map(StageRow::name))
 }
 
 fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
@@ -167,7 +161,7 @@ fn warnings(report: &Inspect, paint: Paint) -> String {
     let all = all.flat_map(|row| row.warnings.iter().map(move |warning| (row, warning)));
     let mut text = String::new();
     for (row, warning) in all.clone().take(WARNINGS) {
-        let name = clean(&row_name(row)).into_owned();
+        let name = clean(&row.name()).into_owned();
         let _ = writeln!(text, "{} {name}: {}", paint.odd("!"), one_line(warning, 400));
     }
     let left = all.count().saturating_sub(WARNINGS);
@@ -289,7 +283,7 @@ fn stages(report: &Inspect, paint: Paint, width: usize) -> String {
     });
     let mut table = Table::new(&columns).within(width);
     for row in &report.stages {
-        let mut cells = vec![row_name(row), row.status.to_owned(), took(row.duration_ms)];
+        let mut cells = vec![row.name(), row.status.to_owned(), took(row.duration_ms)];
         let usage = row.usage.clone().unwrap_or_default();
         if has_tokens {
             let sum = usage.input_tokens.saturating_add(usage.output_tokens);

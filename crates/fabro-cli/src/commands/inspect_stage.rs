@@ -15,7 +15,7 @@ use fabro_types::{Outcome, RunId};
 use serde_json::Value;
 
 use super::context::shown;
-use super::inspect::{failure_line, next_text, questions, readable, row_name, usage_text};
+use super::inspect::{failure_line, next_text, questions, readable, usage_text};
 use crate::global::Global;
 
 /// How many of the last lines of an output are shown.
@@ -32,7 +32,7 @@ pub fn stage_text(
     global: &Global,
 ) -> String {
     let paint = global.paint_stdout();
-    let all = global.command(&format!("inspect {run} {} --json", row_name(&report.row)));
+    let all = global.command(&format!("inspect {run} {} --json", report.row.name()));
     let row = &report.row;
     let dir = stage_dir(&store.runs_dir().join(run.to_string()), row.rank, &row.node, row.visit);
     let mut text = head(report, paint);
@@ -77,7 +77,7 @@ fn section(title: &str, body: &str, paint: Paint) -> String {
 /// The name, the status and the next stage; failures, attempts, usage and files.
 fn head(report: &StageReport, paint: Paint) -> String {
     let row = &report.row;
-    let name = paint.bold(&row_name(row));
+    let name = paint.bold(&row.name());
     let status = paint_stage(row.status, paint);
     let next = match next_text(row) {
         next if next.is_empty() => next,

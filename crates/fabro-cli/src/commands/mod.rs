@@ -31,6 +31,7 @@ mod model_test;
 pub mod prune;
 pub mod ps;
 pub mod replay;
+pub mod report;
 pub mod resume;
 pub mod rm;
 pub mod run;

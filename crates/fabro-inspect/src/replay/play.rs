@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fabro_blob::BlobStore;
 use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Node;
@@ -40,6 +41,30 @@ impl Replay {
     pub fn new(store: Arc<dyn Store>, run: RunId) -> Self {
         Self { store, run, workflow: None, run_dir: None, redactor: Redactor::default() }
     }
+}
+
+/// Compares two recorded runs as a replay is compared with its record: `recorded` is of the first run, and
+/// `replayed` of the second one.
+///
+/// # Errors
+///
+/// A record cannot be read.
+pub fn compare_runs(
+    first: &[Event],
+    second: &[Event],
+    blobs: &dyn BlobStore,
+) -> Result<Report, ReplayError> {
+    let run_id = first.first().map_or(RunId::from_parts(0, 0), |event| event.run_id);
+    let read = |events| Log::read(&checkpoint::effective(events), blobs, None);
+    let recorded = read(first)?;
+    let (compared, differences) = compare(&recorded, &read(second)?);
+    Ok(Report {
+        run_id,
+        compared,
+        is_whole: recorded.is_whole,
+        differences,
+        unanswered: Vec::new(),
+    })
 }
 
 /// Replays a run and compares it with its record.

@@ -1,0 +1,117 @@
+//! Texts that a run recorded, as parts of a page.
+
+use std::fmt;
+
+use askama::Template;
+use fabro_types::clean;
+use serde_json::Value;
+
+/// A text without characters that control text or change its direction. Templates escape it.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&clean(self.0))
+    }
+}
+
+/// For templates.
+pub(crate) fn shown<T: AsRef<str> + ?Sized>(text: &T) -> Shown<'_> {
+    Shown(text.as_ref())
+}
+
+/// How much of long texts is shown at once, and what becomes of the rest.
+#[derive(Clone, Debug)]
+pub struct Texts {
+    /// So many characters of a text are in the page.
+    shown: usize,
+    /// So many characters of a text can be seen at all.
+    kept: usize,
+    /// The texts that can be opened, by number; `None` where a page has no place for them.
+    packed: Option<Vec<String>>,
+    /// How many texts are cut.
+    cut: usize,
+}
+
+impl Texts {
+    /// For a page that has its texts in it: so many characters of each.
+    pub fn cut_at(max: usize) -> Self {
+        Self { shown: max, kept: max, packed: None, cut: 0 }
+    }
+
+    /// For a file: what is longer than `shown` characters is packed, up to `kept`.
+    pub(crate) fn packed(shown: usize, kept: usize) -> Self {
+        Self { shown: shown.min(kept), kept, packed: Some(Vec::new()), cut: 0 }
+    }
+
+    /// The packed texts, and how many were cut.
+    pub(crate) fn finish(self) -> (Vec<String>, usize) {
+        (self.packed.unwrap_or_default(), self.cut)
+    }
+
+    /// A text in a block of its own.
+    pub(crate) fn block(&mut self, text: &str) -> String {
+        let text = clean(text);
+        let size = text.len();
+        let Some(end) = boundary(&text, self.shown) else {
+            return render(&Block { text: &text, size, opens: None, is_cut: false });
+        };
+        let is_cut = boundary(&text, self.kept).is_some();
+        self.cut += usize::from(is_cut);
+        let opens = self.packed.as_mut().filter(|_| self.kept > self.shown).map(|packed| {
+            let kept = boundary(&text, self.kept).unwrap_or(text.len());
+            packed.push(text[..kept].to_owned());
+            packed.len() - 1
+        });
+        render(&Block { text: &text[..end], size, opens, is_cut })
+    }
+
+    /// A value in a block of its own: of a string its characters, of any other value its JSON.
+    pub(crate) fn value(&mut self, value: &Value) -> String {
+        match value {
+            Value::String(text) => self.block(text),
+            other => self.block(&format!("{other:#}")),
+        }
+    }
+}
+
+/// Where a text is cut that has more than `max` characters; `None` when it has not.
+fn boundary(text: &str, max: usize) -> Option<usize> {
+    if text.len() <= max {
+        return None;
+    }
+    text.char_indices().nth(max).map(|(at, _)| at)
+}
+
+#[derive(Template)]
+#[template(path = "text.html")]
+struct Block<'a> {
+    text: &'a str,
+    size: usize,
+    opens: Option<usize>,
+    is_cut: bool,
+}
+
+/// The HTML of a template. Writing into a string cannot fail, and templates have no other errors.
+pub(crate) fn render(template: &impl Template) -> String {
+    template.render().unwrap_or_else(|error| format!("<p class=\"bad\">{error}</p>"))
+}
+
+/// A size in bytes for people.
+pub(crate) fn size(bytes: usize) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{} KB", bytes / 1_024),
+        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// A price in US dollars, with as many digits as small ones need.
+pub(crate) fn dollars(cost: f64) -> String {
+    if cost == 0.0 || cost >= 1.0 { format!("${cost:.2}") } else { format!("${cost:.4}") }
+}
+
+/// `1 stage`, `2 stages`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
