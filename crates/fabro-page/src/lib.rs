@@ -52,3 +52,6 @@ pub use timeline::timeline;
 pub fn style() -> String {
     [include_str!("../assets/page.css"), fabro_picture::STYLE].concat()
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,7 @@ pub(crate) fn class(status: RunStatus) -> &'static str {
         RunStatus::Failed => "bad",
         RunStatus::Running => "live",
         RunStatus::Paused | RunStatus::Interrupted => "held",
-        _ => "dim",
+        RunStatus::Canceled => "dim",
     }
 }
 

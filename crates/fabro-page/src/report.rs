@@ -126,11 +126,11 @@ fn write(run: &RunReport<'_>, kept: usize) -> Result<String, ReportError> {
             blocks.push(block.concat());
         } else {
             blocks.push(String::new());
-            packed.push((format!("rows-{at}"), pack(&json!(block))?));
+            packed.push((format!("rows-{at}"), pack(&json!(block))));
         }
     }
     for (at, text) in texts.iter().enumerate() {
-        packed.push((format!("text-{at}"), pack(&json!(text))?));
+        packed.push((format!("text-{at}"), pack(&json!(text))));
     }
     let all: Vec<&ArtifactRow> = run.artifacts.iter().collect();
     let has_cost = run.cost.total.turns > 0 || !run.cost.models.is_empty();
@@ -153,7 +153,7 @@ fn write(run: &RunReport<'_>, kept: usize) -> Result<String, ReportError> {
         stage_count: stages.len(),
         has_packed: blocks.iter().any(String::is_empty),
         blocks,
-        index: pack(&index(stages))?,
+        index: pack(&index(stages)),
         patch: run.patch.map(|bytes| (patch::summary(bytes), patch::patch(bytes))),
         artifacts: (!all.is_empty()).then(|| artifacts(&all, true, &links)),
         cost: has_cost.then(|| cost(run.cost, &run.run.id.to_string(), &links)),
@@ -183,7 +183,7 @@ fn rows_html(
             run.workflow.and_then(|workflow| workflow.find(&it.node).map(|at| workflow.node(at)));
         let extras = StageExtras {
             kind: node.map(|node| node.kind),
-            label: node.map(|node| node.label()).filter(|label| *label != &*it.node),
+            label: node.map(fabro_graph::Node::label).filter(|label| *label != &*it.node),
             explain: explain.as_ref(),
             patch: run.patches.get(&name).map(Vec::as_slice),
             artifacts: files.get(name.as_str()).map_or(&[], Vec::as_slice),
@@ -227,15 +227,14 @@ fn index(rows: &[StageRow]) -> serde_json::Value {
 }
 
 /// A value as JSON, deflated, in Base64.
-fn pack(value: &serde_json::Value) -> Result<String, ReportError> {
+#[expect(clippy::expect_used, reason = "memory takes whatever is written")]
+fn pack(value: &serde_json::Value) -> String {
     let deflate = |value: &serde_json::Value| -> io::Result<Vec<u8>> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(value.to_string().as_bytes())?;
         encoder.finish()
     };
-    // Memory takes whatever is written.
-    let bytes = deflate(value).unwrap_or_default();
-    Ok(STANDARD.encode(bytes))
+    STANDARD.encode(deflate(value).expect("memory takes whatever is written"))
 }
 
 /// A source of a content security policy.

@@ -276,5 +276,5 @@ fn context(report: &StageReport) -> String {
         other => one_line(&other.to_string(), VALUE),
     };
     let pairs = outcome.context_updates.iter();
-    render(&Context { values: pairs.map(|(key, it)| (key.to_string(), value(it))).collect() })
+    render(&Context { values: pairs.map(|(key, it)| (key.clone(), value(it))).collect() })
 }

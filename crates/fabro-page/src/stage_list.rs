@@ -151,14 +151,12 @@ pub(crate) fn row(row: &StageRow, links: &Links, body: Option<&str>) -> String {
 
 /// The price of a stage, or its tokens; empty when it used no model.
 pub(crate) fn spent_text(row: &StageRow) -> String {
-    match (&row.usage, spent(row)) {
-        (None, _) => String::new(),
-        (Some(usage), (cost, _)) if cost > 0.0 && usage.unpriced_requests > 0 => {
-            format!("{} + ?", dollars(cost))
-        }
-        (Some(_), (cost, _)) if cost > 0.0 => dollars(cost),
-        (Some(_), (_, 0)) => String::new(),
-        (Some(_), (_, used)) => format!("{} tok", tokens(used)),
+    let Some(usage) = &row.usage else { return String::new() };
+    match spent(row) {
+        (cost, _) if cost > 0.0 && usage.unpriced_requests > 0 => format!("{} + ?", dollars(cost)),
+        (cost, _) if cost > 0.0 => dollars(cost),
+        (_, 0) => String::new(),
+        (_, used) => format!("{} tok", tokens(used)),
     }
 }
 

@@ -300,7 +300,7 @@ impl DumpWriter for Zip {
 }
 
 /// The directory that the target will be in; made where it is missing.
-fn above(target: &Path) -> io::Result<PathBuf> {
+pub(super) fn above(target: &Path) -> io::Result<PathBuf> {
     let above = match target.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
         _ => PathBuf::from("."),

@@ -52,7 +52,7 @@ fn text(stage: &str, report: &Explain, paint: Paint) -> String {
     let to = report.chosen.as_deref().unwrap_or("no edge");
     let mut text = format!("{} → {}  {why}\n", paint.bold(&clean(stage)), paint.bold(&clean(to)));
     if let Some(answer) = &report.answer {
-        let _ = writeln!(text, "  {}", answer);
+        let _ = writeln!(text, "  {answer}");
     }
     if let Some(gate) = &report.gate {
         let _ = writeln!(text, "goal gate {gate} is not met");

@@ -9,6 +9,7 @@ use fabro_terminal::clean;
 use tempfile::NamedTempFile;
 
 use super::cost::free_models;
+use super::dump::above;
 use crate::complete;
 use crate::error;
 use crate::exit::Exit;
@@ -68,10 +69,9 @@ pub async fn report(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> 
 
 /// The file has its name when all of it is written.
 fn write(target: &Path, html: &str) -> io::Result<()> {
-    let above = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::with_prefix_in(".fabro-report-", above)?;
+    let mut file = NamedTempFile::with_prefix_in(".fabro-report-", above(target)?)?;
     file.write_all(html.as_bytes())?;
     file.as_file().sync_all()?;
-    file.persist(target)?;
+    file.persist(target).map_err(|error| error.error)?;
     Ok(())
 }

@@ -11,6 +11,7 @@ mod dumps;
 mod examples;
 mod gates;
 mod hooks;
+mod html_reports;
 mod isolation;
 mod limits;
 mod lists;
