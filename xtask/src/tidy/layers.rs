@@ -196,8 +196,8 @@ mod tests {
     fn using_the_command_line_is_found() {
         let types = "[package]\nname = 'fabro-types'\n[dev-dependencies]\nfabro-cli = {}\n[build-dependencies]\nxtask = {}";
         assert_snapshot!(found(only_lower_layers, &[("crates/t/Cargo.toml", types)]), @r"
-        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `fabro-cli` (layer 9)
-        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `xtask` (layer 9)
+        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `fabro-cli` (layer 10)
+        crates/t/Cargo.toml: `fabro-types` (layer 0) may not use `xtask` (layer 10)
         ");
     }
 }
