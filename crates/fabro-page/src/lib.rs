@@ -40,7 +40,7 @@ pub use differences::Comparison;
 pub use gather::{Made, MakeError, make_report};
 pub use graph::{graph, marks};
 pub use links::Links;
-pub use overview::overview;
+pub use overview::{class, overview, sign};
 pub use patch::patch;
 pub use report::{MAX_REPORT, RunReport, report};
 pub use stage::{StageExtras, stage};

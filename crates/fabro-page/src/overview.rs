@@ -38,8 +38,8 @@ struct Overview {
     inputs: Vec<(String, String)>,
 }
 
-/// The class of a run's status.
-pub(crate) fn class(status: RunStatus) -> &'static str {
+/// The class of a run's status in [`style`](crate::style).
+pub fn class(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Succeeded => "good",
         RunStatus::PartiallySucceeded => "part",
@@ -51,7 +51,7 @@ pub(crate) fn class(status: RunStatus) -> &'static str {
 }
 
 /// A sign for the same.
-pub(crate) fn sign(status: RunStatus) -> char {
+pub fn sign(status: RunStatus) -> char {
     match class(status) {
         "good" => '✓',
         "part" => '~',

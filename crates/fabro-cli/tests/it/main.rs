@@ -31,6 +31,7 @@ mod sandboxes;
 mod secrets;
 mod serve;
 mod serve_mcp;
+mod serve_pages;
 mod serve_security;
 mod served;
 mod space;

@@ -18,6 +18,8 @@ use fabro_store::Runs as _;
 use fabro_types::RunId;
 use serde::Serialize;
 
+pub(crate) use input::Params;
+
 use crate::app::App;
 use crate::problem::Problem;
 

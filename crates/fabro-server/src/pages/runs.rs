@@ -1,0 +1,148 @@
+//! The page of all runs.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use fabro_inspect::PsRow;
+use fabro_page::{class, sign};
+use fabro_run::now_ms;
+use fabro_types::{RunStatus, one_line, took};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use super::gates::{OpenGate, gates};
+use super::{Stream, for_caller, render};
+use crate::actions::RunQuery;
+use crate::api::Params;
+use crate::app::App;
+use crate::auth::{Caller, Role};
+use crate::problem::Problem;
+
+/// The longest goal and the longest cause in the table, in characters.
+const LINE: usize = 160;
+
+const STATUSES: [RunStatus; 7] = [
+    RunStatus::Running,
+    RunStatus::Paused,
+    RunStatus::Interrupted,
+    RunStatus::Succeeded,
+    RunStatus::PartiallySucceeded,
+    RunStatus::Failed,
+    RunStatus::Canceled,
+];
+
+/// Which runs are shown. A form sends empty fields too.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Query {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    search: String,
+    #[serde(default)]
+    cursor: String,
+}
+
+struct Row {
+    class: &'static str,
+    sign: char,
+    status: String,
+    link: String,
+    workflow: String,
+    dry_run: bool,
+    goal: String,
+    started_at: String,
+    ended_at: Option<String>,
+    took: String,
+    why: String,
+}
+
+#[derive(Template)]
+#[template(path = "runs.html")]
+struct Page<'a> {
+    title: &'static str,
+    role: &'static str,
+    stream: Stream,
+    gates: String,
+    count: usize,
+    statuses: Vec<(&'static str, bool)>,
+    search: &'a str,
+    warnings: Vec<String>,
+    rows: Vec<Row>,
+    next: Option<String>,
+}
+
+pub(super) async fn page(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
+    query: Result<Params<Query>, Problem>,
+) -> Response {
+    for_caller(caller, async |role| html(&app, role, &query?.0).await).await
+}
+
+async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let list = RunQuery {
+        status: given(&query.status),
+        search: given(query.search.trim()),
+        cursor: given(&query.cursor),
+        ..RunQuery::default()
+    };
+    let page = app.actions.list(&list).await?;
+    let waiting = app.actions.waiting_gates().await?;
+    let open: Vec<OpenGate<'_>> = waiting
+        .iter()
+        .map(|it| OpenGate {
+            link: Some((format!("/runs/{}", it.run), &it.workflow)),
+            ..OpenGate::new(&it.name, &it.gate)
+        })
+        .collect();
+    let next = page.next.map(|cursor| {
+        let [status, search, cursor] = [&query.status, &query.search, &cursor]
+            .map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
+        format!("/?status={status}&search={search}&cursor={cursor}")
+    });
+    let now = now_ms();
+    render(&Page {
+        title: "Runs",
+        role: role.as_str(),
+        stream: Some(("/api/v1/changes".to_owned(), String::new())),
+        gates: gates(&open)?,
+        count: open.len(),
+        statuses: STATUSES.iter().map(|it| (it.as_str(), it.as_str() == query.status)).collect(),
+        search: &query.search,
+        warnings: page.warnings,
+        rows: page.runs.into_iter().map(|it| row(it, now)).collect(),
+        next,
+    })
+}
+
+fn row(run: PsRow, now: i64) -> Row {
+    let end = if run.status == RunStatus::Running { Some(now) } else { run.last_event_ms };
+    let ms = end.map(|end| u64::try_from(end - run.started_ms).unwrap_or_default());
+    let why = match (&run.pause, &run.cause, &run.failure) {
+        (Some(pause), ..) => pause.message.clone(),
+        (None, Some(cause), _) => match &cause.node {
+            Some(node) => format!("{node}: {}", cause.message),
+            None => cause.message.clone(),
+        },
+        (None, None, Some(failure)) => failure.message.clone(),
+        (None, None, None) => String::new(),
+    };
+    Row {
+        class: class(run.status),
+        sign: sign(run.status),
+        status: run.status.as_str().replace('_', " "),
+        link: format!("/runs/{}", run.id),
+        workflow: run.workflow,
+        dry_run: run.dry_run,
+        goal: one_line(&run.goal, LINE),
+        started_at: run.started_at,
+        ended_at: run.ended_at,
+        took: ms.map(took).unwrap_or_default(),
+        why: one_line(&why, LINE),
+    }
+}
