@@ -17,8 +17,7 @@ struct Confined {
 impl Confined {
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     fn new(files: &[(&str, &str)]) -> Option<Self> {
-        let probe = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"];
-        if !Command::new("bwrap").args(probe).status().is_ok_and(|status| status.success()) {
+        if !bubblewrap_works() {
             eprintln!("skipped: bubblewrap does not work here");
             return None;
         }
@@ -42,6 +41,12 @@ impl Confined {
         let text = text.replace(&self.project.path().display().to_string(), "DIR");
         text.replace(&self.home.path().display().to_string(), "HOME")
     }
+}
+
+/// Whether sandboxes can be made on this machine.
+pub(super) fn bubblewrap_works() -> bool {
+    let probe = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"];
+    Command::new("bwrap").args(probe).status().is_ok_and(|status| status.success())
 }
 
 #[test]
