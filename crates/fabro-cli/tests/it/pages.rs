@@ -1,9 +1,12 @@
 //! The pages of `docs` that are for doing: each of their files is written, each command is run, and what
 //! it prints is compared.
 //!
-//! A block `dot file=fix.fabro` (of any language) is a file; a block `console` has commands after `$ ` and
-//! what they print. A `dot` file must be valid, unless `findings` is behind its name. A line `…` there stands for any lines, and `…` at the end of a line for its rest. Ids,
-//! times and durations are not compared, and the order of lines is not in a block `console unordered`. With `UPDATE_PAGES=1` the pages are written anew.
+//! - A block `dot file=fix.fabro` (of any language) is a file. A `dot` file must be valid, unless `findings` is
+//!   behind its name.
+//! - A block `console` has commands after `$ ` and what they print. A line `…` there stands for any lines, and
+//!   `…` at the end of a line for its rest. Ids, times, durations, sizes and widths of columns are not compared,
+//!   and in a block `console unordered` neither is the order of lines.
+//! - With `UPDATE_PAGES=1` the pages are written anew.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -96,7 +99,8 @@ fn shell(project: &Project, path: OsString) -> Command {
 /// The same for two runs, lines without whitespace at their ends.
 fn normalized(text: &str) -> Vec<String> {
     let mut text = text.to_owned();
-    for (pattern, replacement) in FILTERS {
+    let sizes_and_columns = [(r"\b\d+(\.\d+)? [kMG]?B\b", "[SIZE]"), (r"(\S) +", "$1 ")];
+    for (pattern, replacement) in FILTERS.into_iter().chain(sizes_and_columns) {
         text = Regex::new(pattern).unwrap().replace_all(&text, replacement).into_owned();
     }
     text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
@@ -199,21 +203,37 @@ fn the_tutorial_is_as_it_says() {
     check("tutorial.md", &[blocks(&text)]);
 }
 
-/// Each section of second level is a project of its own.
+#[test]
+fn the_operations_are_as_they_say() {
+    let text = fs::read_to_string(path("operations.md")).unwrap();
+    check("operations.md", &[blocks(&text)]);
+}
+
+#[test]
+fn the_migrations_are_as_they_say() {
+    let text = fs::read_to_string(path("migration.md")).unwrap();
+    check("migration.md", &sections(&text));
+}
+
 #[test]
 fn the_cookbook_is_as_it_says() {
     let text = fs::read_to_string(path("cookbook.md")).unwrap();
-    let mut sections: Vec<Vec<Block>> = Vec::new();
+    let sections = sections(&text);
+    assert_eq!(sections.len(), 20);
+    check("cookbook.md", &sections);
+}
+
+/// The blocks of each section of second level, which is a project of its own.
+fn sections(text: &str) -> Vec<Vec<Block>> {
     let headings = text.lines().enumerate().filter(|(_, line)| line.starts_with("## "));
     let starts: Vec<_> = headings.map(|(number, _)| number).collect();
-    let recipes = starts.len();
-    for block in blocks(&text) {
+    let mut sections: Vec<Vec<Block>> = Vec::new();
+    for block in blocks(text) {
         let section = starts.iter().filter(|start| **start < block.first).count();
         sections.resize_with(section.max(sections.len()), Vec::new);
         sections[section - 1].push(block);
     }
-    assert_eq!((recipes, sections.len()), (20, 20));
-    check("cookbook.md", &sections);
+    sections
 }
 
 #[test]
@@ -223,4 +243,5 @@ fn lines_are_compared() {
     assert!(same("a\n…\nc", "a\nb\nb\nc") && same("a\n…\nc", "a\nc") && same("a b…", "a bc"));
     assert!(!same("a\n…\nc", "a\nb") && !same("a", "a\nb") && !same("a\nb", "a") && !same("", "a"));
     assert_eq!(normalized("ran 12ms  → b  \n"), normalized("ran   3.1s  → b"));
+    assert_eq!(normalized("a  1.2 kB\n"), normalized("a 100 B"));
 }
