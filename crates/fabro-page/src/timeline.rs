@@ -182,7 +182,8 @@ fn joined(rows: &[&StageRow], scale: &Scale) -> Vec<Drawn> {
     let near = if rows.len() > MAX_BARS { WIDTH / MAX_BARS as f64 } else { 0.0 };
     let mut bars: Vec<Bar> = Vec::new();
     for row in rows {
-        let x = scale.x(row.started_ms);
+        // A stage at the very end is seen too.
+        let x = scale.x(row.started_ms).min(WIDTH - 2.0);
         let end = scale.x(row.until_ms).max(x + 2.0);
         let class = class(row);
         match bars.last_mut() {
