@@ -89,7 +89,7 @@ fn agents_are_held_to_the_same_view() {
         |name: &str, arguments: serde_json::Value| json!({ "name": name, "arguments": arguments });
     let script = json!({ "a": [
         { "tool_calls": [
-            call("shell", json!({ "command": "cat ~/.ssh/id; echo $SECRET_OF_USER; cat .fabro/state/fabro.db | head -c 15" })),
+            call("shell", json!({ "command": "exec 2>&1; cat ~/.ssh/id; echo $SECRET_OF_USER; cat .fabro/state/fabro.db | head -c 15" })),
             call("read_file", json!({ "file_path": ".fabro/state/fabro.db" })),
             call("read_file", json!({ "file_path": "link" })),
             call("list_dir", json!({ "path": ".fabro/state" })),
