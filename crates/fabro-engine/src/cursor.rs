@@ -40,6 +40,8 @@ pub struct Cursor {
     pub breaker: OrdMap<Arc<str>, OrdMap<String, u32>>,
     /// The failures that nothing has handled yet.
     pub open_failures: OpenFailures,
+    /// The failure that the last restart of this line began with, which is no longer in `history`.
+    pub restarted_by: Option<Arc<StageFailure>>,
     /// The fan-out whose join this line has come to; the edges of a fan-in or of conditional nodes
     /// there handle its failures.
     pub joined: Option<Arc<str>>,
@@ -231,6 +233,7 @@ impl Cursor {
             ends: self.ends.clone(),
             breaker: self.breaker.clone(),
             open_failures: self.open_failures.clone(),
+            restarted_by: self.restarted_by.clone(),
             joined: None,
             last: None,
             position: Position::Ready {

@@ -16,6 +16,7 @@ use crate::active_stage::ActiveStage;
 use crate::cursor::{Cursor, Position};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
+use crate::unhandled::last_failed;
 use crate::worktrees::{Worktrees, work_dir_of};
 
 /// The name of the main line among the cursors.
@@ -304,6 +305,7 @@ impl RunState {
         let created = Arc::clone(self.created()?);
         let run_id = self.run_id;
         let cursor = self.cursor_mut(entry)?;
+        cursor.restarted_by = last_failed(cursor.history.iter().rev().take(1));
         cursor.context = initial_context(run_id, &created);
         cursor.history = Vector::new();
         cursor.ends = OrdMap::new();

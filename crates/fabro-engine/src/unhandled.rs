@@ -91,13 +91,16 @@ impl Machine {
     }
 
     /// The failure that kept a loop running whose node `id` may not be entered again: the first that
-    /// nothing handled, else the last one since the node was entered before.
+    /// nothing handled, else the last one since the node was entered before, else the one that the line
+    /// restarted after.
     pub(crate) fn loop_cause(&self, cursor: &Cursor, id: &str) -> Option<Arc<StageFailure>> {
         let first = self.unhandled(cursor).into_iter().next();
         first.or_else(|| {
             let records = || cursor.history.iter().rev();
             let since = records().take_while(|record| *record.node != *id).count();
-            last_failed(records().take(since + 1))
+            let restarted_by =
+                || cursor.restarted_by.clone().filter(|_| since == cursor.history.len());
+            last_failed(records().take(since + 1)).or_else(restarted_by)
         })
     }
 
@@ -150,7 +153,7 @@ impl Machine {
 }
 
 /// The first failed one of these stages, which are given from the last one backwards.
-fn last_failed<'r>(
+pub(crate) fn last_failed<'r>(
     mut records: impl Iterator<Item = &'r Arc<StageRecord>>,
 ) -> Option<Arc<StageFailure>> {
     let failed = records.find(|record| record.end.outcome.status == Status::Failed)?;
