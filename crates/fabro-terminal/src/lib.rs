@@ -34,6 +34,7 @@
 
 mod agent_line;
 pub mod diagnostics;
+mod echo;
 mod fan_out;
 mod gate_prompt;
 mod line;
