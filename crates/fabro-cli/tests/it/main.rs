@@ -9,6 +9,7 @@ mod damage;
 mod documented;
 mod dumps;
 mod examples;
+mod failing;
 mod gates;
 mod hooks;
 mod html_reports;
