@@ -62,6 +62,19 @@ pub struct Cursor {
     pub(crate) ranks: Ranks,
 }
 
+/// The first failed one of these stages, which are given from the last one backwards.
+pub(crate) fn last_failed<'r>(
+    mut records: impl Iterator<Item = &'r Arc<StageRecord>>,
+) -> Option<Arc<StageFailure>> {
+    let failed = records.find(|record| record.end.outcome.status == Status::Failed)?;
+    Some(Arc::new(StageFailure {
+        node: Arc::clone(&failed.node),
+        visit: failed.visit,
+        branch: Some(Arc::clone(&failed.branch)).filter(|branch| !branch.is_empty()),
+        failure: failed.end.outcome.failure.clone()?,
+    }))
+}
+
 /// The output of a branch: its last validated output, else its last response (or the outputs of a
 /// fan-out, or the context of a sub-workflow), else its last command output.
 #[derive(Clone, Debug, Default, PartialEq)]

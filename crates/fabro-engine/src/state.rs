@@ -13,10 +13,9 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
-use crate::cursor::{Cursor, Position};
+use crate::cursor::{Cursor, Position, last_failed};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
-use crate::unhandled::last_failed;
 use crate::worktrees::{Worktrees, work_dir_of};
 
 /// The name of the main line among the cursors.

@@ -8,7 +8,7 @@ use fabro_graph::NodeIx;
 use fabro_plan::{JoinPolicy, NodeSpec, OnFailure};
 use fabro_types::{BranchPath, Failure, NodeKind, Status};
 
-use crate::cursor::{Cursor, Position, StageRecord};
+use crate::cursor::{Cursor, Position, last_failed};
 use crate::inconsistent::Inconsistent;
 use crate::machine::Machine;
 use crate::open_failures::{OpenFailure, handles_failure};
@@ -150,19 +150,6 @@ impl Machine {
             _ => false,
         }
     }
-}
-
-/// The first failed one of these stages, which are given from the last one backwards.
-pub(crate) fn last_failed<'r>(
-    mut records: impl Iterator<Item = &'r Arc<StageRecord>>,
-) -> Option<Arc<StageFailure>> {
-    let failed = records.find(|record| record.end.outcome.status == Status::Failed)?;
-    Some(Arc::new(StageFailure {
-        node: Arc::clone(&failed.node),
-        visit: failed.visit,
-        branch: Some(Arc::clone(&failed.branch)).filter(|branch| !branch.is_empty()),
-        failure: failed.end.outcome.failure.clone()?,
-    }))
 }
 
 fn says_stop(node: &NodeSpec) -> bool {
