@@ -12,11 +12,11 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::{ActiveStage, RecordedAnswer};
-use crate::assumed;
 use crate::fanout::FanOut;
 use crate::for_each;
 use crate::inconsistent::Inconsistent;
 use crate::open_failures::{OpenFailure, OpenFailures, handles_failure};
+use crate::select::place_of;
 
 /// One line of execution: the main line, or a branch of a fan-out.
 #[derive(Clone, Debug, Default)]
@@ -547,7 +547,7 @@ impl Cursor {
         if jumped {
             self.count_jump(entry, choice);
         }
-        if let (Some(from), Some(edge)) = (&entry.node_id, assumed::place_of(choice)) {
+        if let (Some(from), Some(edge)) = (&entry.node_id, place_of(choice)) {
             *self.taken.entry((Arc::clone(from), edge)).or_default() += 1;
         }
         self.note_handled(choice);

@@ -16,15 +16,8 @@ use crate::active_stage::ActiveStage;
 use crate::cursor::{Cursor, Position, last_failed};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
+use crate::line::MAIN;
 use crate::worktrees::{Worktrees, work_dir_of};
-
-/// The name of the main line among the cursors.
-pub const MAIN: &str = "";
-
-/// Whether a line is the main one, and not a branch.
-pub(crate) fn is_main(line: &str) -> bool {
-    BranchPath::new(line).is_main()
-}
 
 /// A run after some prefix of its log.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use fabro_types::{BranchPath, Failure, NodeKind, Status};
 
 use crate::cursor::{Cursor, Position, last_failed};
 use crate::inconsistent::Inconsistent;
+use crate::line::MAIN;
 use crate::machine::Machine;
 use crate::open_failures::{OpenFailure, handles_failure};
-use crate::state::MAIN;
 
 impl Machine {
     /// The failures of the main line that nothing has handled so far, the first cause first.
