@@ -140,7 +140,7 @@ impl Command {
             Self::Verify(args) => block_on(verify::verify(&args, global)),
             Self::Backup(args) => block_on(verify::backup(&args, global)),
             Self::Serve(args) => serve::serve(&args, global),
-            Self::Init(args) => init::init(&args),
+            Self::Init(args) => init::init(&args, global),
             Self::Completion(args) => completion::completion(&args),
             Self::Doctor(args) => block_on(doctor::doctor(&args, global)),
         }
