@@ -1,5 +1,5 @@
-//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench` and
-//! `live`.
+//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench`,
+//! `book` and `live`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod book;
 mod cargo;
 mod ci;
 mod corpus;
@@ -41,6 +42,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Figures of whole runs beside their limits, as a table in Markdown
     Bench(bench::Args),
+    /// The documentation as one folder of HTML: searchable, without a server or a network
+    Book(book::Args),
     /// Workflows that ask a real, small model on this machine
     Live(live::Args),
 }
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Crash(args) => crash::run(&root, &args),
         Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
+        Command::Book(args) => book::run(&root, &args),
         Command::Live(args) => live::run(&root, &args),
     };
     match done {
