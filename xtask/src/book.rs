@@ -122,7 +122,9 @@ impl Book {
         }
         // A link to an item, which rustdoc resolves in the crate docs that a README is made of.
         if let Some((name, _)) = link.split_once("::") {
-            return Ok(if self.has_api { Target::Api(name.to_owned()) } else { Target::None });
+            let own = link.starts_with(page::ITEM).then(|| page.library());
+            let library = own.unwrap_or_else(|| Some(name.to_owned()));
+            return Ok(library.filter(|_| self.has_api).map_or(Target::None, Target::Api));
         }
         let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
         let source = if path.is_empty() { page.source.clone() } else { page.beside(path) };

@@ -167,6 +167,21 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Written where `FABRO_MAN_PAGES` says, for `cargo xtask dist`.
+    #[test]
+    fn man_pages() {
+        let temporary = tempfile::tempdir().unwrap();
+        let given = std::env::var_os("FABRO_MAN_PAGES").map(std::path::PathBuf::from);
+        let dir = given.as_deref().unwrap_or(temporary.path());
+        clap_mangen::generate_to(Cli::command(), dir).unwrap();
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+        assert!(read("fabro.1").contains("fabro\\-resume(1)"));
+        for command in Cli::command().get_subcommands().filter(|it| !it.is_hide_set()) {
+            let page = read(&format!("fabro-{}.1", command.get_name()));
+            assert!(page.contains(".SH SYNOPSIS"), "{page}");
+        }
+    }
+
     #[test]
     fn the_documentation_lists_every_command() {
         let docs = include_str!("../../../docs/command-line.md");

@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 
 use pulldown_cmark::{
-    CodeBlockKind, CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd,
+    BrokenLink, CodeBlockKind, CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd,
 };
 
 use super::highlight::{self, escape};
 
 /// Where files that are no pages stand in the book.
 pub(super) const FILES: &str = "files/";
+
+/// Begins the address of an item of the page's own crate.
+pub(super) const ITEM: &str = "item::";
 
 pub(super) struct Page {
     /// The path of the Markdown from the root of the repository.
@@ -69,7 +72,10 @@ impl Page {
         let mut heading: Option<(HeadingLevel, String)> = None;
         for event in parser(text) {
             match event {
-                Event::Start(Tag::Heading { level, .. }) => heading = Some((level, String::new())),
+                Event::Start(Tag::Heading { level, .. }) => {
+                    let level = shown(level, page.headings.is_empty());
+                    heading = Some((level, String::new()));
+                }
                 Event::End(TagEnd::Heading(_)) => {
                     if let Some((level, text)) = heading.take() {
                         page.heading(level, text);
@@ -132,6 +138,7 @@ impl Page {
     /// The page's HTML; `resolve` says where each link leads.
     pub(super) fn render(&self, mut resolve: impl FnMut(&str) -> Target) -> String {
         let mut headings = self.headings.iter();
+        let mut open_heading = HeadingLevel::H1;
         let mut events: Vec<Event<'_>> = Vec::new();
         let mut code: Option<(String, String)> = None;
         // Whether each open link has a target.
@@ -155,15 +162,16 @@ impl Page {
                         code.push_str(&text);
                     }
                 }
-                Event::Start(Tag::Heading { level, .. }) => {
-                    let anchor = headings.next().map_or("", |heading| heading.anchor.as_str());
+                Event::Start(Tag::Heading { .. }) => {
+                    let Some(Heading { level, anchor, .. }) = headings.next() else { continue };
+                    open_heading = *level;
                     events.push(Event::Html(format!("<{level} id=\"{anchor}\">").into()));
                     events.push(Event::Html(
                         format!("<a class=\"anchor\" href=\"#{anchor}\" aria-label=\"Link to this heading\">#</a>").into(),
                     ));
                 }
-                Event::End(TagEnd::Heading(level)) => {
-                    events.push(Event::Html(format!("</{level}>\n").into()));
+                Event::End(TagEnd::Heading(_)) => {
+                    events.push(Event::Html(format!("</{open_heading}>\n").into()));
                 }
                 Event::Start(Tag::Table(alignments)) => {
                     events.push(Event::Html("<div class=\"table\">".into()));
@@ -225,8 +233,21 @@ impl Page {
     }
 }
 
-fn parser(text: &str) -> Parser<'_> {
-    Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH)
+/// A page has one title; the sections of crate docs have its level, too.
+fn shown(level: HeadingLevel, is_first: bool) -> HeadingLevel {
+    if level == HeadingLevel::H1 && !is_first { HeadingLevel::H2 } else { level }
+}
+
+fn parser(text: &str) -> impl Iterator<Item = Event<'_>> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
+    Parser::new_with_broken_link_callback(text, options, Some(item))
+}
+
+/// In crate docs, ``[`Name`]`` is a link to an item.
+#[expect(clippy::needless_pass_by_value, reason = "the parser wants it so")]
+fn item(link: BrokenLink<'_>) -> Option<(CowStr<'_>, CowStr<'_>)> {
+    let name = link.reference.strip_prefix('`')?.strip_suffix('`')?;
+    Some((format!("{ITEM}{name}").into(), "".into()))
 }
 
 fn code_block(info: &str, text: &str) -> String {
@@ -317,9 +338,11 @@ mod tests {
 
     #[test]
     fn headings_get_anchors_and_sections() {
-        let page = page("# A\nintro `x`\n## The `run` file\none\n\ntwo\n## The run file\n");
+        let page = page("# A\nintro `x`\n## The `run` file\none\n\ntwo\n# The run file\n");
         let anchors: Vec<_> = page.headings.iter().map(|it| it.anchor.as_str()).collect();
         assert_eq!(anchors, ["a", "the-run-file", "the-run-file-1"]);
+        let levels = page.headings.iter().map(|it| it.level.to_string());
+        assert_eq!(levels.collect::<Vec<_>>(), ["h1", "h2", "h2"]);
         let texts: Vec<_> = page.sections.iter().map(|it| it.text.trim()).collect();
         assert_eq!(texts, ["", "intro x", "one two", ""]);
     }
@@ -327,19 +350,19 @@ mod tests {
     #[test]
     fn markdown_becomes_html() {
         let page = page(
-            "## A `b`\n[there](b.md#c) [here](#a-b) [file](../x.svg) [it](crate_a::B) [web](https://a.b)\n\n\
+            "## A `b`\n[there](b.md#c) [here](#a-b) [file](../x.svg) [it](crate_a::B) [`C`] [web](https://a.b)\n\n\
              ```toml file=run.toml\na = 1 # <b>\n```\n\n| x |\n| --- |\n| 1 |\n",
         );
         let html = page.render(|link| match link {
             "b.md#c" => Target::Page { path: "b/c.html".to_owned(), anchor: "c".to_owned() },
             "#a-b" => Target::Page { path: "a.html".to_owned(), anchor: "a-b".to_owned() },
             "../x.svg" => Target::File("x.svg".to_owned()),
-            "crate_a::B" => Target::None,
+            "crate_a::B" | "item::C" => Target::None,
             _ => Target::Elsewhere,
         });
         assert_snapshot!(html, @r##"
         <h2 id="a-b"><a class="anchor" href="#a-b" aria-label="Link to this heading">#</a>A <code>b</code></h2>
-        <p><a href="b/c.html#c">there</a> <a href="#a-b">here</a> <a href="files/x.svg">file</a> it <a href="https://a.b">web</a></p>
+        <p><a href="b/c.html#c">there</a> <a href="#a-b">here</a> <a href="files/x.svg">file</a> it <code>C</code> <a href="https://a.b">web</a></p>
         <figure class="code"><figcaption>run.toml</figcaption><pre><code><span class="k">a</span> = <span class="n">1</span> <span class="c"># &lt;b&gt;</span>
         </code></pre></figure>
         <div class="table"><table><thead><tr><th>x</th></tr></thead><tbody>

@@ -121,7 +121,8 @@ fn api(book: &Book, page: &Page) -> String {
 
 fn step(page: &Page, other: Option<&Page>, class: &str, word: &str) -> String {
     let Some(other) = other else { return String::new() };
-    let (link, title) = (page.link_to(&other.path), escape(&other.title));
+    let link = page.link_to(&other.path);
+    let title = escape(&other.title);
     format!(
         "<a class=\"{class}\" rel=\"{}\" href=\"{link}\"><small>{word}</small>{title}</a>",
         if class == "before" { "prev" } else { "next" }
