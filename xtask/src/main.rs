@@ -1,11 +1,12 @@
-//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench` and
-//! `live`.
+//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench`, `live` and
+//! `api`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod api;
 mod bench;
 mod cargo;
 mod ci;
@@ -43,6 +44,8 @@ enum Command {
     Bench(bench::Args),
     /// Workflows that ask a real, small model on this machine
     Live(live::Args),
+    /// Requests made from docs/openapi.json to a real server, by `schemathesis` where it is installed
+    Api(api::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
         Command::Live(args) => live::run(&root, &args),
+        Command::Api(args) => api::run(&root, &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -54,10 +54,12 @@ pub async fn serve_mcp(
     Ok(())
 }
 
-struct Tools {
-    actions: Actions,
-    role: Role,
-    run: Option<String>,
+/// The tools of a client.
+pub(crate) struct Tools {
+    pub(crate) actions: Actions,
+    pub(crate) role: Role,
+    /// The run that tools mean when none is named; absent for the latest.
+    pub(crate) run: Option<String>,
 }
 
 /// Which tool it is.
@@ -246,12 +248,16 @@ impl Tools {
         };
         let run = actions.find(&named).await?;
         match kind {
-            Kind::AnswerGate => to_value(&actions.answer(run, &parse(inputs)?, "mcp").await?),
-            Kind::SteerRun => to_value(&actions.steer(run, &parse(inputs)?).await?),
-            Kind::CancelRun => to_value(&actions.cancel(run, &parse::<Cancel>(inputs)?).await?),
-            Kind::ResumeRun => to_value(&actions.resume(run, &parse::<Resume>(inputs)?).await?),
-            Kind::ForkRun => to_value(&actions.fork(run, &parse::<Fork>(inputs)?).await?),
-            Kind::RewindRun => to_value(&actions.rewind(run, &parse::<Fork>(inputs)?).await?),
+            Kind::AnswerGate => to_value(&actions.answer(run, &parse(inputs)?, "mcp", None).await?),
+            Kind::SteerRun => to_value(&actions.steer(run, &parse(inputs)?, None).await?),
+            Kind::CancelRun => {
+                to_value(&actions.cancel(run, &parse::<Cancel>(inputs)?, None).await?)
+            }
+            Kind::ResumeRun => {
+                to_value(&actions.resume(run, &parse::<Resume>(inputs)?, None).await?)
+            }
+            Kind::ForkRun => to_value(&actions.fork(run, &parse::<Fork>(inputs)?, None).await?),
+            Kind::RewindRun => to_value(&actions.rewind(run, &parse::<Fork>(inputs)?, None).await?),
             _ => self.report(kind, run, inputs).await,
         }
     }

@@ -6,6 +6,7 @@ mod artifacts;
 mod check;
 mod completion;
 mod damage;
+mod described;
 mod documented;
 mod dumps;
 mod examples;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::described;
 use crate::project::Project;
 
 /// A server on a project, until it is dropped.
@@ -112,7 +113,9 @@ impl Served {
         let token = format!("Authorization: Bearer {}", self.tokens.last().unwrap());
         let mut all = vec![&*host, &*token, "Content-Type: application/json"];
         all.extend(headers);
-        self.raw(&format!("{method} /api/v1{path} HTTP/1.1"), &all, body)
+        let response = self.raw(&format!("{method} /api/v1{path} HTTP/1.1"), &all, body);
+        described::check(method, path, &response);
+        response
     }
 
     #[track_caller]
