@@ -42,6 +42,8 @@ mod guard;
 mod listen;
 mod live;
 mod mcp;
+mod mcp_context;
+mod mcp_http;
 mod once;
 #[cfg(test)]
 mod openapi;
@@ -60,6 +62,7 @@ use tokio::net::TcpListener;
 pub use actions::ServerConfig;
 pub use auth::{KEY_FILE, KeyError, Role, Tokens};
 pub use mcp::{McpError, serve_mcp};
+pub use mcp_context::serve_context;
 pub use problem::Problem;
 
 use app::App;
@@ -129,6 +132,7 @@ impl Server {
         let guard = middleware::from_fn_with_state(Arc::clone(&self.app), guard::guard);
         let router: Router = Router::new()
             .nest("/api/v1", api::routes())
+            .merge(mcp_http::routes())
             .merge(pages::routes())
             .layer(guard)
             .with_state(self.app);
