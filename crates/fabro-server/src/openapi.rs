@@ -110,6 +110,8 @@ fn responses(operation: &Operation) -> Value {
     let problem = json!({"$ref": "#/components/responses/Problem"});
     let refused = refused.iter().map(ToString::to_string).chain(["5XX".to_owned()]);
     responses.extend(refused.map(|status| (status, problem.clone())));
+    let too_large = json!({"description": "The headers are too large; sent without a body."});
+    responses.insert("431".to_owned(), too_large);
     responses.into()
 }
 

@@ -13,6 +13,10 @@ static DESCRIPTION: LazyLock<Value> =
 #[track_caller]
 pub(crate) fn check(method: &str, path: &str, response: &Response) {
     let shown = format!("{method} {path}: {}", response.status);
+    if response.status == 0 || path.contains("/../") {
+        // The connection was closed before the response, or the address is none of the API.
+        return;
+    }
     let Some(methods) = methods_of(path) else {
         assert_eq!(response.problem(), "404 not_found", "{shown}");
         return;
@@ -34,6 +38,10 @@ pub(crate) fn check(method: &str, path: &str, response: &Response) {
         // Only a repeated request has it.
         let is_there = !response.header(&name.to_lowercase()).is_empty();
         assert!(is_there || name == "Idempotency-Replayed", "{shown} has no {name}");
+    }
+    if described.get("content").is_none() {
+        assert_eq!(response.body, b"", "{shown}");
+        return;
     }
     let media = response.header("content-type").split(';').next().unwrap();
     let content = &described["content"][media];
