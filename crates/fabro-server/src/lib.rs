@@ -70,7 +70,7 @@ pub use problem::Problem;
 pub use webhooks::{FailingWebhook, WebhookError, failing_webhooks};
 
 use app::App;
-use webhooks::{Delivery, Warn};
+use webhooks::{Delivery, Warn, forget_others};
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +153,9 @@ impl Server {
     /// Serves until the future is dropped.
     pub async fn run(self) -> Infallible {
         let mut tasks = JoinSet::new();
+        if let Err(error) = forget_others(self.app.actions.store.dir(), &self.deliveries) {
+            (self.warn)(format!("reports about webhooks cannot be removed: {error}"));
+        }
         for delivery in self.deliveries {
             let store = Arc::clone(&self.app.actions.store);
             tasks.spawn(delivery.run(store, self.app.live.subscribe(), Arc::clone(&self.warn)));

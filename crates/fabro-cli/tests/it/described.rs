@@ -46,7 +46,7 @@ pub(crate) fn check(method: &str, path: &str, response: &Response) {
     let media = response.header("content-type").split(';').next().unwrap();
     let content = &described["content"][media];
     assert!(content.is_object(), "{shown}: {media} is not described");
-    if media.ends_with("json") {
+    if media.ends_with("/json") || media.ends_with("+json") {
         conforms(&content["schema"], &response.json(), &shown);
     }
 }

@@ -61,7 +61,13 @@ impl Response {
 
 impl Served {
     pub(crate) fn start(project: &Project, args: &[&str]) -> Self {
+        Self::start_with(project, args, &[])
+    }
+
+    /// The same in an environment with these variables.
+    pub(crate) fn start_with(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = project.command(&["serve", "--port", "0"]);
+        command.envs(env.iter().copied());
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -12,6 +12,7 @@ use super::input::Body;
 use super::json;
 use crate::actions::{Answer, Cancel, Fork, Resume, Seen, Start, Steer};
 use crate::app::App;
+use crate::once;
 use crate::problem::Problem;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -72,6 +73,7 @@ pub(super) async fn resume(
     Body(request): Body<Resume>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
+    once::key(&headers)?;
     let at = seen(&headers)?;
     let begin = async |_| Ok(to_value(&app.actions.resume(run, &request, at).await?));
     let same = ("resume", run, &request);
@@ -86,6 +88,7 @@ pub(super) async fn fork(
     Body(request): Body<Fork>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
+    once::key(&headers)?;
     let at = seen(&headers)?;
     let copy = async |_| Ok(to_value(&app.actions.fork(run, &request, at).await?));
     let same = ("fork", run, &request);

@@ -43,12 +43,17 @@ struct Position {
 }
 
 impl Cursor {
+    /// Whether nothing was delivered to the endpoint before.
+    pub(super) fn is_new(dir: &Path) -> bool {
+        !dir.join(START).exists()
+    }
+
     /// The cursor in a directory; `None` while another server has it. Before the first time, nothing is
     /// delivered of what `runs` says was recorded already.
     pub(super) fn open(
         dir: &Path,
         url: &str,
-        runs: impl FnOnce() -> HashMap<RunId, u64>,
+        runs: HashMap<RunId, u64>,
     ) -> io::Result<Option<Self>> {
         fs::create_dir_all(dir)?;
         let lock = File::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
@@ -61,7 +66,7 @@ impl Cursor {
         let start = match fs::read(&file) {
             Ok(text) => serde_json::from_slice(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let start = Start { url: url.to_owned(), runs: runs() };
+                let start = Start { url: url.to_owned(), runs };
                 save(dir, START, &serde_json::to_vec(&start)?)?;
                 start
             }
@@ -130,7 +135,7 @@ mod tests {
     fn positions_survive_and_one_server_has_them() {
         let dir = tempfile::tempdir().unwrap();
         let [old, new] = [1, 2].map(|number| RunId::from_parts(number, 1));
-        let open = || Cursor::open(dir.path(), "u", || HashMap::from([(old, 7)])).unwrap();
+        let open = || Cursor::open(dir.path(), "u", HashMap::from([(old, 7)])).unwrap();
         let mut first = open().unwrap();
         assert!(open().is_none(), "it is locked");
         assert_eq!((first.seq(old).unwrap(), first.seq(new).unwrap()), (7, 0));
@@ -140,7 +145,7 @@ mod tests {
         first.save(new, 100).unwrap();
         drop(first);
         // What was not written is delivered again.
-        let mut second = Cursor::open(dir.path(), "u", HashMap::new).unwrap().unwrap();
+        let mut second = Cursor::open(dir.path(), "u", HashMap::new()).unwrap().unwrap();
         assert_eq!((second.seq(old).unwrap(), second.seq(new).unwrap()), (7, 3));
     }
 }

@@ -95,6 +95,26 @@ pub fn failing_webhooks(store_dir: &Path) -> io::Result<Vec<FailingWebhook>> {
     Ok(failing)
 }
 
+/// Removes the reports about endpoints that are no longer in the settings.
+pub(crate) fn forget_others(store_dir: &Path, known: &[Delivery]) -> io::Result<()> {
+    let ids: HashSet<String> = known.iter().map(Delivery::id).collect();
+    let dirs = match fs::read_dir(store_dir.join(DIR)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        dirs => dirs?,
+    };
+    for dir in dirs {
+        let dir = dir?;
+        if ids.contains(&*dir.file_name().to_string_lossy()) {
+            continue;
+        }
+        match fs::remove_file(dir.path().join(FAILING)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Where a server reports what goes wrong beside requests.
 pub(crate) type Warn = Arc<dyn Fn(String) + Send + Sync>;
 
@@ -160,13 +180,20 @@ impl Delivery {
     }
 
     async fn open(&self, store: &SqliteStore) -> Result<Option<Cursor>, SendError> {
-        let digits = Sha256::digest(&self.hook.url).into_iter().take(8);
-        let id: String = digits.map(|byte| format!("{byte:02x}")).collect();
+        let dir = store.dir().join(DIR).join(self.id());
         let mut runs = HashMap::new();
-        for run in store.list().await? {
-            runs.insert(run.id, store.last_seq(run.id).await?);
+        if Cursor::is_new(&dir) {
+            for run in store.list().await? {
+                runs.insert(run.id, store.last_seq(run.id).await?);
+            }
         }
-        Ok(Cursor::open(&store.dir().join(DIR).join(id), &self.hook.url, || runs)?)
+        Ok(Cursor::open(&dir, &self.hook.url, runs)?)
+    }
+
+    /// The name of its directory.
+    fn id(&self) -> String {
+        let digits = Sha256::digest(&self.hook.url).into_iter().take(8);
+        digits.map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
