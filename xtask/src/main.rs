@@ -1,12 +1,11 @@
-//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench`, `live` and
-//! `api`.
+//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench` and
+//! `live`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod api;
 mod bench;
 mod cargo;
 mod ci;
@@ -15,6 +14,7 @@ mod crash;
 mod editors;
 mod fixtures;
 mod fuzz;
+mod http_api;
 mod live;
 mod readme;
 mod tidy;
@@ -45,7 +45,7 @@ enum Command {
     /// Workflows that ask a real, small model on this machine
     Live(live::Args),
     /// Requests made from docs/openapi.json to a real server, by `schemathesis` where it is installed
-    Api(api::Args),
+    HttpApi(http_api::Args),
 }
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
         Command::Live(args) => live::run(&root, &args),
-        Command::Api(args) => api::run(&root, &args),
+        Command::HttpApi(args) => http_api::run(&root, &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `cargo xtask api`: `schemathesis` sends requests made from docs/openapi.json to a real `fabro serve`, with the token of
+//! `cargo xtask http-api`: `schemathesis` sends requests made from docs/openapi.json to a real `fabro serve`, with the token of
 //! each role. No response may be an error of the server, or one that is not described.
 
 use std::env;
@@ -20,7 +20,7 @@ const WORKFLOW: &str = r#"digraph { start -> make; make [shape=parallelogram, sc
     make -> ask; ask [shape=hexagon, label="Ship it?"]
     ask -> exit [label="[Y] Yes"]; ask -> make [label="[N] No"] }"#;
 
-/// Options of `cargo xtask api`.
+/// Options of `cargo xtask http-api`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Use this `fabro` instead of building one
@@ -39,7 +39,7 @@ pub(crate) struct Args {
 /// Sends the requests. Where the program is not installed, that is said, and nothing is checked.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let Some(program) = installed() else {
-        say("api: skipped, schemathesis is not installed (pip install schemathesis)");
+        say("http-api: skipped, schemathesis is not installed (pip install schemathesis)");
         return Ok(());
     };
     let fabro = cargo::fabro(root, args.fabro.as_deref(), false)?;
