@@ -55,6 +55,7 @@ mod tools;
 mod upstream;
 mod values;
 mod variables;
+mod webhooks;
 
 pub use agent::{AgentSettings, CompactionPreset, CompactionSettings, PreambleSettings};
 pub use detect::{detect_providers, providers};
@@ -76,6 +77,7 @@ pub use store_dir::{project_dir, store_dir};
 pub use telemetry::TelemetrySettings;
 pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport, SearchProvider, WebSearchSettings};
 pub use variables::{MissingVariable, expand_variables};
+pub use webhooks::{EVENT_NAMES, Webhook};
 
 #[cfg(test)]
 mod tests;

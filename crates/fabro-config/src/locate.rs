@@ -73,6 +73,7 @@ impl RunFile {
             on_unavailable: self.config.on_unavailable,
             retry_unavailable: self.config.retry_unavailable,
             telemetry: TelemetrySettings::default(),
+            webhooks: Vec::new(),
             sandbox: self.config.sandbox.clone().resolved(self.dir(), home),
             hooks: self.config.hooks.clone(),
             providers: self.config.providers.clone(),

@@ -18,6 +18,7 @@ use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
 use crate::telemetry::TelemetrySettings;
+use crate::webhooks::{self, Webhook};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
 /// runs. A model named anywhere else comes before the one named here.
@@ -38,6 +39,8 @@ pub struct Settings {
     pub hooks: Vec<Hook>,
     /// `telemetry`: where the traces of runs are sent.
     pub telemetry: TelemetrySettings,
+    /// `webhooks`: where a server sends the events of runs.
+    pub webhooks: Vec<Webhook>,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
@@ -99,7 +102,7 @@ impl RunDefaults {
 impl Settings {
     /// These settings, completed from weaker ones. A provider belongs to the model named beside it:
     /// the weaker one's is taken only when the name is taken from there too. Providers and models
-    /// are taken as a whole, by name; settings of agents one by one; hooks of both are run.
+    /// are taken as a whole, by name; settings of agents one by one; hooks and webhooks of both hold.
     #[must_use]
     pub fn or(self, weaker: Self) -> Self {
         let strong = self.model;
@@ -127,6 +130,7 @@ impl Settings {
             sandbox: self.sandbox.or(weaker.sandbox),
             hooks: joined(weaker.hooks, self.hooks),
             telemetry: self.telemetry.or(weaker.telemetry),
+            webhooks: webhooks::joined(weaker.webhooks, self.webhooks),
             providers,
             models,
             defaults: self.defaults.or(weaker.defaults),
@@ -154,6 +158,7 @@ fn parse_with(text: &str, schema: Schema) -> Result<(Settings, Vec<Diagnostic>),
         sandbox: SandboxSettings::take(&mut checked),
         hooks: checked.take("/run/hooks"),
         telemetry: checked.take("/telemetry"),
+        webhooks: checked.take("/webhooks"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),
     };

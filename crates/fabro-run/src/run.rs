@@ -16,7 +16,7 @@ use fabro_events::{Event, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::{Exec, Sandbox};
-use fabro_store::{Batch, InboxId, Message, RunStore, StoreError};
+use fabro_store::{Batch, InboxId, Message, RunAt, RunStore, StoreError};
 use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, ModelInfo, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -255,6 +255,16 @@ impl Run {
             events,
             warnings,
         })
+    }
+
+    /// Checks that the log of the run, which no other process can add to now, ends at this sequence number.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Changed`] when it ends elsewhere.
+    pub fn check_at(&self, seq: u64) -> Result<(), RunError> {
+        let last = self.events.last().map_or(0, |event| event.seq);
+        Ok(RunAt { run: self.id(), seq }.check(last)?)
     }
 
     /// Sets what this resume changes, after [`Run::open`]; nothing runs before [`Run::drive`].
