@@ -16,6 +16,7 @@ mod fixtures;
 mod fuzz;
 mod live;
 mod readme;
+mod scripts;
 mod tidy;
 mod workspace;
 

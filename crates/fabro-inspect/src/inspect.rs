@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_engine::{Phase, RunState, checkpoint};
+use fabro_engine::checkpoint;
 use fabro_events::{
     CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, PauseReason, StageFailure, Tier,
     timestamp,
 };
-use fabro_run::{Gate, open_gates};
+use fabro_run::Gate;
 use fabro_types::{Failure, RunId, RunStatus, Usage};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -15,6 +15,7 @@ use crate::ReportError;
 use crate::at::StageKey;
 use crate::cause::Cause;
 use crate::driven_time::DrivenClock;
+use crate::fold::RunFold;
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -138,6 +139,12 @@ pub struct StageRow {
     /// When it ended, or when something was last recorded, in milliseconds since 1970.
     #[serde(skip)]
     pub until_ms: i64,
+    /// The place in the log of its first event.
+    #[serde(skip)]
+    pub first_seq: u64,
+    /// The place in the log of its last event.
+    #[serde(skip)]
+    pub last_seq: u64,
 }
 
 impl StageRow {
@@ -180,61 +187,26 @@ fn edge_reason<S: Serializer>(
 /// A run as a whole. `driven` tells whether it has a driver.
 pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
     let first = events.first().ok_or(ReportError::Empty)?;
-    let mut state = RunState::new(first.run_id);
-    let mut head = Head::default();
-    let mut rows = Rows::default();
+    let mut fold = RunFold::new(first.run_id);
     for event in checkpoint::effective(events) {
-        state.apply(event);
-        rows.apply(event);
-        head.apply(event, rows.clock);
+        fold.apply(event);
     }
-    let created = state.created.clone().ok_or(ReportError::Empty)?;
-    let status = state.status(driven);
-    let usage = state.usage_so_far();
-    let bodies = || events.iter().map(|event| &event.entry.body);
-    let last = bodies().rfind(|body| !body.is_of_compaction());
-    Ok(Inspect {
-        cause: last.and_then(Cause::of),
-        unhandled: match last {
-            Some(EventBody::RunCompleted { unhandled, .. }) => unhandled.clone(),
-            _ => Vec::new(),
-        },
-        id: first.run_id,
-        workflow: created.workflow.clone(),
-        status,
-        failure: match state.phase {
-            Phase::Ended(RunStatus::Failed, failure) => failure,
-            _ => None,
-        },
-        goal: created.goal.clone(),
-        inputs: created.inputs.clone(),
-        seed: created.seed,
-        started_at: timestamp(head.started_ms),
-        ended_at: status.is_final().then(|| timestamp(rows.clock.last_ms)),
-        duration_ms: rows.clock.now().saturating_sub(head.driven_before),
-        dry_run: created.dry_run,
-        pause: head.pause.filter(|_| status == RunStatus::Paused),
-        forked: head.forked,
-        last_event_ms: rows.clock.last_ms,
-        stages: rows.finish(status),
-        gates: open_gates(events),
-        usage,
-    })
+    fold.report(driven)
 }
 
 /// What the events say of the run itself.
-#[derive(Default)]
-struct Head {
-    started_ms: i64,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) started_ms: i64,
     /// What the clock showed when a fork began: the time before is that of the run it was copied from.
-    driven_before: u64,
-    pause: Option<Pause>,
-    forked: Option<ForkPoint>,
+    pub(crate) driven_before: u64,
+    pub(crate) pause: Option<Pause>,
+    pub(crate) forked: Option<ForkPoint>,
 }
 
 impl Head {
     /// `clock` shows the time of this event.
-    fn apply(&mut self, event: &Event, clock: DrivenClock) {
+    pub(crate) fn apply(&mut self, event: &Event, clock: DrivenClock) {
         match &event.entry.body {
             EventBody::RunCreated(_) => self.started_ms = event.ts_ms,
             EventBody::CheckpointForked(point) => {
@@ -262,18 +234,19 @@ pub(crate) fn rows(events: &[&Event], status: RunStatus) -> Vec<StageRow> {
     rows.finish(status)
 }
 
-#[derive(Default)]
-struct Rows {
-    clock: DrivenClock,
-    list: Vec<OpenRow>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) clock: DrivenClock,
+    pub(crate) list: Vec<OpenRow>,
     by_key: BTreeMap<StageKey, usize>,
     /// The running stage of each line.
     running: BTreeMap<Arc<str>, usize>,
 }
 
 /// A row, with what is known only while its stage runs.
-struct OpenRow {
-    row: StageRow,
+#[derive(Clone, Debug)]
+pub(crate) struct OpenRow {
+    pub(crate) row: StageRow,
     /// What the clock showed when it started.
     started: u64,
     /// What the ended attempts used.
@@ -292,8 +265,11 @@ impl OpenRow {
 }
 
 impl Rows {
-    fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         self.clock.apply(event);
+        if let Some(open) = self.row(event) {
+            open.row.last_seq = event.seq;
+        }
         match &event.entry.body {
             EventBody::StageStarted { rank, .. } => self.start(event, *rank),
             EventBody::StageRetrying { attempt, failure, usage, .. } => {
@@ -348,6 +324,8 @@ impl Rows {
             warnings: Vec::new(),
             started_ms: event.ts_ms,
             until_ms: event.ts_ms,
+            first_seq: event.seq,
+            last_seq: event.seq,
         };
         self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
@@ -394,12 +372,12 @@ impl Rows {
         }
     }
 
-    fn row(&mut self, event: &Event) -> Option<&mut OpenRow> {
+    pub(crate) fn row(&mut self, event: &Event) -> Option<&mut OpenRow> {
         let at = *self.by_key.get(&StageKey::of(event)?)?;
         self.list.get_mut(at)
     }
 
-    fn finish(self, run: RunStatus) -> Vec<StageRow> {
+    pub(crate) fn finish(self, run: RunStatus) -> Vec<StageRow> {
         let unfinished = if run.is_final() { RunStatus::Canceled } else { run }.as_str();
         let clock = self.clock;
         let close = |mut open: OpenRow| {

@@ -268,6 +268,20 @@ impl Actions {
         fabro_config::workflow_names(&self.config.project)
     }
 
+    /// The workflow of the project with this name.
+    pub(crate) fn workflow(&self, name: &str) -> Result<fabro_config::Target, Problem> {
+        let project = &self.config.project;
+        // A path could name any file of the machine.
+        if !fabro_config::workflow_names(project).contains(name) {
+            return Err(Problem::not_found(
+                "workflow_not_found",
+                format!("the project has no workflow `{}`", name.escape_debug()),
+                "GET /api/v1/workflows lists those of the project",
+            ));
+        }
+        Ok(fabro_config::locate(name, project, self.config.home.as_deref())?)
+    }
+
     /// A page of the list of runs.
     pub(crate) async fn list(&self, query: &RunQuery) -> Result<RunPage, Problem> {
         let limit = query.limit.unwrap_or(USUAL_LIMIT);
@@ -357,19 +371,11 @@ impl Actions {
         }
         let project = &self.config.project;
         let home = self.config.home.as_deref();
-        // A path could name any file of the machine.
-        if !fabro_config::workflow_names(project).contains(&start.workflow) {
-            return Err(Problem::not_found(
-                "workflow_not_found",
-                format!("the project has no workflow `{}`", start.workflow.escape_debug()),
-                "GET /api/v1/workflows lists those of the project",
-            ));
-        }
+        let target = self.workflow(&start.workflow)?;
         if start.max_cost.is_some_and(|limit| !limit.is_finite() || limit <= 0.0) {
             let fix = "name an amount in US dollars above 0";
             return Err(Problem::invalid("`max_cost` is no spending limit", fix));
         }
-        let target = fabro_config::locate(&start.workflow, project, home)?;
         let (settings, _) =
             fabro_config::settings(project, self.config.user_file.as_deref(), home)?;
         let overrides = Overrides {

@@ -19,6 +19,7 @@ use fabro_types::RunId;
 use serde::Serialize;
 
 pub(crate) use input::Params;
+pub(crate) use logs::log_command;
 
 use crate::app::App;
 use crate::problem::Problem;
