@@ -249,13 +249,21 @@ pub(crate) struct OpenRow {
     pub(crate) row: StageRow,
     /// What the clock showed when it started.
     started: u64,
-    /// What the ended attempts used.
-    usage: Usage,
+    /// What the ended attempts used. Most stages use no model: a list of them stays small.
+    usage: Option<Box<Usage>>,
     /// What the open attempt has used so far.
-    spent: Usage,
+    spent: Option<Box<Usage>>,
 }
 
 impl OpenRow {
+    /// An attempt has ended, and this is what all of it used.
+    fn used(&mut self, usage: Option<&Usage>) {
+        if let Some(usage) = usage {
+            self.usage.get_or_insert_default().add(usage);
+        }
+        self.spent = None;
+    }
+
     fn end(&mut self, clock: &DrivenClock, status: &'static str) {
         self.row.status = status;
         self.row.ended_at = Some(timestamp(clock.last_ms));
@@ -276,8 +284,7 @@ impl Rows {
                 if let Some(open) = self.row(event) {
                     open.row.attempts = attempt + 1;
                     open.row.failure = Some(failure.clone());
-                    open.usage.add(usage.as_ref().unwrap_or(&Usage::default()));
-                    open.spent = Usage::default();
+                    open.used(usage.as_ref());
                 }
             }
             EventBody::AgentMessage { usage: Some(usage), .. } => self.spend(event, usage),
@@ -330,8 +337,7 @@ impl Rows {
         self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
         let started = self.clock.now();
-        let usage = Usage::default();
-        self.list.push(OpenRow { row, started, spent: usage.clone(), usage });
+        self.list.push(OpenRow { row, started, usage: None, spent: None });
     }
 
     fn warn(&mut self, event: &Event, message: String) {
@@ -343,7 +349,7 @@ impl Rows {
     /// An agent's turn in the open attempt, which the end of the attempt counts again.
     fn spend(&mut self, event: &Event, usage: &Usage) {
         if let Some(open) = self.row(event) {
-            open.spent.add(usage);
+            open.spent.get_or_insert_default().add(usage);
         }
     }
 
@@ -352,8 +358,7 @@ impl Rows {
         let clock = self.clock;
         if let Some(open) = self.row(event) {
             open.end(&clock, end.outcome.status.as_str());
-            open.usage.add(end.outcome.usage.as_ref().unwrap_or(&Usage::default()));
-            open.spent = Usage::default();
+            open.used(end.outcome.usage.as_ref());
             open.row.attempts = end.attempts;
             open.row.failure.clone_from(&end.outcome.failure);
             open.row.files_touched.clone_from(&end.outcome.files_touched);
@@ -386,8 +391,9 @@ impl Rows {
                 open.row.duration_ms = clock.now().saturating_sub(open.started);
                 open.row.until_ms = clock.last_ms;
             }
-            open.usage.add(&open.spent);
-            open.row.usage = Some(open.usage).filter(|usage| *usage != Usage::default());
+            let mut usage = open.usage.take().map(|it| *it).unwrap_or_default();
+            usage.add(open.spent.as_deref().unwrap_or(&Usage::default()));
+            open.row.usage = Some(usage).filter(|usage| *usage != Usage::default());
             open.row
         };
         let mut list: Vec<StageRow> = self.list.into_iter().map(close).collect();

@@ -71,7 +71,7 @@ pub use fold::{EdgeTaken, RunFold, find_stage};
 pub use inspect::{Inspect, Pause, StageRow, inspect};
 pub use logs::{LogStream, StageSelection, Written, recorded_output, recorded_text, written};
 pub use ps::{PsRow, ps};
-pub use read_back::read_back;
+pub use read_back::{read_back, read_back_small};
 pub use reports::{
     ArtifactRow, PatchError, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
     run_patch,

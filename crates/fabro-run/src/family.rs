@@ -21,7 +21,7 @@ pub struct Member {
     pub run: RunId,
     /// The stages that it is the sub-workflow of, as node and visit, outermost first; empty for the
     /// run itself.
-    pub within: Vec<(Arc<str>, u32)>,
+    pub within: Within,
     /// Its log.
     pub events: Vec<Event>,
 }
@@ -44,10 +44,12 @@ pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member
     Ok(members.filter_map(member).collect())
 }
 
-/// For each state of a family, in its order, the stages that hold its run, as node and visit, outermost first;
-/// none for `run` itself. `None` for a sub-workflow whose stage is not running.
-pub fn holding_stages(run: RunId, states: &[&RunState]) -> Vec<Option<Vec<(Arc<str>, u32)>>> {
-    let mut found: Vec<Option<Vec<(Arc<str>, u32)>>> = Vec::new();
+/// The stages that hold the run of a sub-workflow, as node and visit, outermost first.
+pub type Within = Vec<(Arc<str>, u32)>;
+
+/// For each state of a family, in its order, the stages that hold its run; none for `run` itself. `None` for a sub-workflow whose stage is not running.
+pub fn holding_stages(run: RunId, states: &[&RunState]) -> Vec<Option<Within>> {
+    let mut found: Vec<Option<Within>> = Vec::new();
     for state in states {
         let parent = state.created.as_ref().and_then(|created| created.parent.as_ref());
         let above = parent.and_then(|parent| {

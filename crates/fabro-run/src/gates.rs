@@ -9,7 +9,7 @@ use fabro_store::{Store, StoreError};
 use fabro_types::RunId;
 use serde::Serialize;
 
-use crate::{RunError, running_members};
+use crate::{RunError, Within, running_members};
 
 /// A gate that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -203,7 +203,7 @@ pub async fn open_gates_of_family(store: &dyn Store, run: RunId) -> Result<Vec<G
 }
 
 /// The gates of the members of a family, each with the stages that hold its run.
-pub fn gates_of_family(members: Vec<(Vec<(Arc<str>, u32)>, Vec<Gate>)>) -> Vec<Gate> {
+pub fn gates_of_family(members: Vec<(Within, Vec<Gate>)>) -> Vec<Gate> {
     let mut gates = Vec::new();
     for (within, own) in members {
         let within: Vec<_> = within.iter().map(|(node, visit)| format!("{node}@{visit}")).collect();

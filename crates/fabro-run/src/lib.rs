@@ -119,7 +119,7 @@ pub use control::{
     Cancellation, ForkPoint, answer, cancel, fork, is_driven, record_compaction, rewind, steer,
 };
 pub use error::{RunError, SetupError};
-pub use family::{Member, holding_stages, run_redactor, running_members};
+pub use family::{Member, Within, holding_stages, run_redactor, running_members};
 pub use gates::{AskedGates, Gate, gate_names, gates_of_family, open_gates, open_gates_of_family};
 pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};

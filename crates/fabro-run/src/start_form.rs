@@ -52,7 +52,7 @@ pub fn start_form(
     let of_graph = checked
         .into_plan()
         .ok()
-        .and_then(|plan| plan.workflow().attrs().text("goal").map(|it| it.to_string()));
+        .and_then(|plan| plan.workflow().attrs().text("goal").map(str::to_owned));
     let written = target.run_file.as_ref().and_then(|file| file.goal(home).ok().flatten());
     let goal = written.or_else(|| settings.defaults.goal.clone()).or(of_graph);
     let files = sources.into_texts();

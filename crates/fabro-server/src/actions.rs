@@ -11,12 +11,13 @@ use fabro_run::{
     BackgroundOptions, Cancellation, Gate, Overrides, RefreshedModels, RunSpec, StartedRun,
     gate_names, is_driven, open_gates_of_family,
 };
-use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{Inbox as _, RunLog as _, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::folds::given;
 use crate::problem::Problem;
 
 /// How a server is set up.
@@ -354,6 +355,11 @@ impl Actions {
             // A run whose events cannot be read has no gate that could be answered.
             let Ok(gates) = open_gates_of_family(&*self.store, run.id).await else { continue };
             for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
+                // The run takes an answer that is given when it is driven again.
+                let pending = self.store.pending(gate.run).await?;
+                if pending.iter().any(|(_, message)| given(message, &gate).is_some()) {
+                    continue;
+                }
                 let workflow = run.workflow.clone();
                 waiting.push(WaitingGate { run: run.id, workflow, status: run.status, name, gate });
             }

@@ -2,6 +2,7 @@
 //! none of them: memory is bounded by the number of runs and of their stages.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fabro_engine::RunState;
@@ -74,18 +75,34 @@ fn counts(rewinds: &[(u64, u64)], seq: u64) -> bool {
 
 /// A run as far as it was read.
 struct Kept {
-    fold: RunFold,
+    /// `None` once the run has ended: its view is enough until something follows.
+    fold: Option<RunFold>,
     seq: u64,
     rewinds: Vec<(u64, u64)>,
-    /// `None` while it was not looked for.
-    workflow: Option<Option<Arc<Workflow>>>,
+    workflow: Option<Arc<Workflow>>,
+    /// The workflow was looked for; it may not be readable.
+    has_looked: bool,
     view: Option<Arc<View>>,
 }
 
 impl Kept {
     fn new(run: RunId) -> Self {
-        let fold = RunFold::for_list(run);
-        Self { fold, seq: 0, rewinds: Vec::new(), workflow: None, view: None }
+        let fold = Some(RunFold::for_list(run));
+        Self { fold, seq: 0, rewinds: Vec::new(), workflow: None, has_looked: false, view: None }
+    }
+}
+
+impl Kept {
+    /// The same run from its beginning.
+    fn begin_again(&mut self, run: RunId) {
+        let rewinds = std::mem::take(&mut self.rewinds);
+        let workflow = self.workflow.take();
+        *self = Self { rewinds, workflow, has_looked: self.has_looked, ..Self::new(run) };
+    }
+
+    fn stages(&self) -> usize {
+        let of_view = self.view.as_ref().map_or(0, |view| view.run.stages.len());
+        of_view + self.fold.as_ref().map_or(0, RunFold::stages)
     }
 }
 
@@ -138,22 +155,22 @@ impl Folds {
         let now = now_ms();
         if let Some(view) = &kept.view
             && view.seq == kept.seq
-            && view.driven == driven
+            && (view.run.status.is_final() || view.driven == driven)
             && (view.run.status != RunStatus::Running || now - view.made_ms < FRESH_MS)
         {
             return Ok(Arc::clone(view));
         }
-        let mut report = kept.fold.report(driven)?;
+        let Some(fold) = &kept.fold else { return Err(ReportError::Empty.into()) };
+        let mut report = fold.report(driven)?;
         if report.status == RunStatus::Running {
             report.until(now);
         }
-        let created = Arc::clone(kept.fold.created().ok_or(ReportError::Empty)?);
-        let workflow = match &kept.workflow {
-            Some(workflow) => workflow.clone(),
-            None => workflow(&self.store, &created).map(Arc::new),
+        let created = Arc::clone(fold.created().ok_or(ReportError::Empty)?);
+        let workflow = if kept.has_looked {
+            kept.workflow.clone()
+        } else {
+            workflow(&self.store, &created).map(Arc::new)
         };
-        kept.workflow = Some(workflow.clone());
-        let fold = &kept.fold;
         let head = created.worktree.as_ref().map(|worktree| {
             let head = fold.state().worktrees.head(fabro_engine::MAIN);
             head.map_or_else(|| worktree.base.clone(), ToString::to_string)
@@ -161,7 +178,7 @@ impl Folds {
         let view = Arc::new(View {
             run: report,
             seq: kept.seq,
-            workflow,
+            workflow: workflow.clone(),
             edges: fold.edges().iter().map(|(edge, count)| (edge.clone(), *count)).collect(),
             activities: fold.activities(),
             changes: fold.changes().to_vec(),
@@ -172,8 +189,13 @@ impl Folds {
             driven,
             made_ms: now,
         });
-        let stages = fold.stages();
+        kept.workflow = workflow;
+        kept.has_looked = true;
         kept.view = Some(Arc::clone(&view));
+        if view.run.status.is_final() {
+            kept.fold = None;
+        }
+        let stages = kept.stages();
         drop(kept);
         self.trim(run, stages);
         Ok(view)
@@ -193,12 +215,14 @@ impl Folds {
         let mut answers: HashMap<RunId, Vec<Message>> = HashMap::new();
         let mut open = Vec::new();
         for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
-            if !answers.contains_key(&gate.run) {
-                let pending = self.store.pending(gate.run).await?;
-                answers.insert(gate.run, pending.into_iter().map(|(_, it)| it).collect());
-            }
-            let given =
-                answers.get(&gate.run).and_then(|all| all.iter().find_map(|it| given(it, &gate)));
+            let messages = match answers.entry(gate.run) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    let pending = self.store.pending(gate.run).await?;
+                    place.insert(pending.into_iter().map(|(_, message)| message).collect())
+                }
+            };
+            let given = messages.iter().find_map(|message| given(message, &gate));
             open.push(OpenGate { name, gate, answered: given });
         }
         Ok(open)
@@ -222,10 +246,15 @@ impl Folds {
         let shared = self.shared(run);
         let mut kept = shared.lock().await;
         self.update(run, &mut kept).await?;
-        let mut state = kept.fold.state().clone();
+        if kept.fold.is_none() {
+            kept.begin_again(run);
+            self.update(run, &mut kept).await?;
+        }
+        let Some(fold) = &kept.fold else { return Err(ReportError::Empty.into()) };
+        let mut state = fold.state().clone();
         state.forget_values();
-        let waiting = Arc::new(Waiting { seq: kept.seq, gates: kept.fold.gates(), state });
-        let stages = kept.fold.stages();
+        let waiting = Arc::new(Waiting { seq: kept.seq, gates: fold.gates(), state });
+        let stages = kept.stages();
         drop(kept);
         self.trim(run, stages);
         let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -322,7 +351,7 @@ impl Folds {
         for (id, shared) in all.drain(..).rev() {
             if id != run {
                 // One that is being read is counted when that is done.
-                count += shared.try_lock().map_or(0, |kept| kept.fold.stages());
+                count += shared.try_lock().map_or(0, |kept| kept.stages());
             }
             if id == run || count <= MAX_STAGES {
                 keep.push((id, shared));
@@ -341,6 +370,8 @@ impl Folds {
         if last < kept.seq {
             // It was removed, and another one has its id.
             *kept = Kept::new(run);
+        } else if kept.fold.is_none() {
+            kept.begin_again(run);
         }
         loop {
             let page = self.store.read(run, kept.seq, PAGE).await?;
@@ -351,14 +382,14 @@ impl Folds {
                 let rewind = rewind(&event);
                 if let Some(rewind) = rewind.filter(|it| !kept.rewinds.contains(it)) {
                     kept.rewinds.push(rewind);
-                    let rewinds = std::mem::take(&mut kept.rewinds);
-                    let workflow = kept.workflow.take();
-                    *kept = Kept { rewinds, workflow, ..Kept::new(run) };
+                    kept.begin_again(run);
                     break;
                 }
                 kept.seq = event.seq;
-                if counts(&kept.rewinds, event.seq) {
-                    kept.fold.apply(&event);
+                if counts(&kept.rewinds, event.seq)
+                    && let Some(fold) = &mut kept.fold
+                {
+                    fold.apply(&event);
                 }
             }
             if kept.seq >= last {
@@ -376,7 +407,8 @@ fn rewind(event: &Event) -> Option<(u64, u64)> {
     }
 }
 
-fn given(message: &Message, of: &Gate) -> Option<GivenAnswer> {
+/// The answer that a message gives to a gate.
+pub(crate) fn given(message: &Message, of: &Gate) -> Option<GivenAnswer> {
     match message {
         Message::Answer { node, visit, branch, choice, source }
             if *node == *of.node

@@ -8,9 +8,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use fabro_engine::{Cursor, RunState};
-use fabro_inspect::{ReportError, StageRow, find_stage};
+use fabro_inspect::{ReportError, StageRow, find_stage, read_back_small};
 use fabro_page::Texts;
-use fabro_types::BlobRef;
+use fabro_store::SqliteStore;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,6 +22,9 @@ use crate::problem::Problem;
 
 /// The longest value, in characters.
 const VALUE: usize = 4_000;
+
+/// The largest value that is read back, in bytes.
+const READ: u64 = 64 << 10;
 
 /// The most stages that are offered.
 const STAGES: usize = 200;
@@ -68,6 +71,7 @@ pub(super) async fn page(
 async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String, Problem> {
     let id = app.actions.find(run).await?;
     let view = app.folds.view(id).await?;
+    let store = &*app.actions.store;
     let rows = &view.run.stages;
     let [at, from, to] = [&query.at, &query.from, &query.to].map(|text| text.trim());
     let (mut values, mut changes) = (Vec::new(), Vec::new());
@@ -78,7 +82,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
             values = cursor(&state, row)?
                 .context
                 .iter()
-                .map(|(key, it)| (key.to_owned(), html_of(it)))
+                .map(|(key, it)| (key.to_owned(), html_of(it, store)))
                 .collect();
             row.map_or("Now".to_owned(), |row| format!("After {}", row.name()))
         }
@@ -86,7 +90,9 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
             let (from, to) = (find_stage(rows, from)?, find_stage(rows, to)?);
             let before = app.folds.state_after(&view, Some(from)).await?;
             let after = app.folds.state_after(&view, Some(to)).await?;
-            let cell = |value: Option<&Value>| value.map(html_of).unwrap_or_default();
+            let cell = |value: Option<&Value>| {
+                value.map(|value| html_of(value, store)).unwrap_or_default()
+            };
             let (before, after) = (cursor(&before, Some(from))?, cursor(&after, Some(to))?);
             for change in before.context.diff(&after.context) {
                 let [old, new] = [change.before.as_deref(), change.after.as_deref()].map(cell);
@@ -127,10 +133,7 @@ pub(super) fn cursor<'s>(
     state.cursor(row.and_then(|row| row.branch.as_deref())).ok_or(ReportError::Empty)
 }
 
-/// A value as a fragment. A large one is a reference, which `fabro context --resolve` reads back.
-fn html_of(value: &Value) -> String {
-    match BlobRef::from_value(value) {
-        Some(blob) => Texts::cut_at(VALUE).html(&format!("(large value {blob})").into()),
-        None => Texts::cut_at(VALUE).html(value),
-    }
+/// A value as a fragment. One that is too large stays a reference.
+fn html_of(value: &Value, store: &SqliteStore) -> String {
+    Texts::cut_at(VALUE).html(&read_back_small(value, READ, store))
 }

@@ -116,11 +116,11 @@ pub(super) async fn all(app: &App) -> Result<Vec<GateOf>, Problem> {
     for run in app.actions.store.list().await? {
         let is_open =
             matches!(run.status, RunStatus::Running | RunStatus::Paused | RunStatus::Interrupted);
-        if !is_open {
-            continue;
+        // A run that waits may have sub-workflows that have ended.
+        if is_open || run.parent.is_some() {
+            runs.insert(run.id);
         }
-        runs.insert(run.id);
-        if run.parent.is_none() {
+        if is_open && run.parent.is_none() {
             // A run whose events cannot be read has no gate that could be answered.
             gates.extend(of_one(app, run.id, &run.workflow).await.unwrap_or_default());
         }

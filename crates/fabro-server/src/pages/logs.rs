@@ -81,8 +81,8 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         Problem::internal("logs_failed", error.to_string(), "see what `fabro logs` reports")
     })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let lines = lines.map(|line| Line { link: links.stage(&line.stage), ..line });
+    let written = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    let written = written.map(|line| Line { link: links.stage(&line.stage), ..line });
     let tail = LINES.to_string();
     let pairs = [("follow", "true"), ("tail", &*tail), ("stage", stage)];
     render(&Page {
@@ -92,6 +92,6 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         most: LINES,
         follows,
         stream: follows.then(|| format!("/api/v1/runs/{id}/logs{}", query_of(&pairs))),
-        lines: lines.collect(),
+        lines: written.collect(),
     })
 }

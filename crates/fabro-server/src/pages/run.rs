@@ -41,7 +41,8 @@ struct Page<'a> {
     can_steer: bool,
     can_resume: bool,
     can_cancel: bool,
-    can_fork: bool,
+    /// Where it is forked and rewound, for who may.
+    fork: Option<String>,
     graph: Option<&'a str>,
     timeline: &'a str,
     filters: Vec<Filter>,
@@ -85,7 +86,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
             && parent.is_none()
             && is_admin,
         can_cancel: !run.status.is_final() && parent.is_none() && is_admin,
-        can_fork: parent.is_none() && is_admin,
+        fork: (parent.is_none() && is_admin).then(|| format!("/runs/{id}/fork")),
         graph: shared.graph.as_deref(),
         timeline: &shared.timeline,
         filters: query.filters(id),
