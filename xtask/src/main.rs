@@ -21,6 +21,7 @@ mod http_api;
 mod live;
 mod publish;
 mod readme;
+mod scripts;
 mod tidy;
 mod workspace;
 

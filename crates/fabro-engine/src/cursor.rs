@@ -217,6 +217,16 @@ impl Ranks {
 }
 
 impl Cursor {
+    /// Drops what its stages wrote.
+    pub(crate) fn forget_values(&mut self) {
+        self.context = Context::default();
+        self.history = Vector::new();
+        self.last = None;
+        self.updates = ContextPatch::default();
+        self.response = None;
+        self.output = Output::default();
+    }
+
     /// True for the branch of a fan-out.
     pub fn is_branch(&self) -> bool {
         !BranchPath::new(&self.branch).is_main()

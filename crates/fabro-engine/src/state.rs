@@ -155,6 +155,14 @@ impl RunState {
         })
     }
 
+    /// Drops what stages wrote: contexts, histories, outputs. For readers that only ask where the run stands, so
+    /// that their memory does not grow with the log.
+    pub fn forget_values(&mut self) {
+        for cursor in self.cursors.values_mut().chain(self.ended.values_mut()) {
+            cursor.forget_values();
+        }
+    }
+
     /// Takes one event in. Of an event that does not fit the state, as in a log that is read from
     /// its middle, only what fits is taken.
     pub fn apply(&mut self, event: &Event) {

@@ -9,10 +9,12 @@ use fabro_types::{BlobRef, Failure, Outcome, RunId, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::Explain;
 use crate::ReportError;
 use crate::at::{StageKey, end_of, find};
 use crate::blobs::read;
 use crate::conversation::{ModelInputs, TranscriptMessage, transcript};
+use crate::explain::explain_of;
 use crate::inspect::{StageRow, rows};
 
 /// One visit of a node: its inputs and its outcome.
@@ -87,6 +89,23 @@ pub fn stage(
     let key = find(&events, stage)?;
     let row = row_of(&events, &key, driven)?;
     report_of(&events, &key, row, gates, blobs)
+}
+
+/// The report of a stage whose row is known, and why the run took the edge after it if it was left: from the
+/// first event of the run, those of the stage, and the next one of its line. There may be others among them.
+///
+/// # Errors
+///
+/// A large value cannot be read back.
+pub fn stage_of_row(
+    events: &[&Event],
+    row: StageRow,
+    gates: impl IntoIterator<Item = Gate>,
+    blobs: &dyn BlobStore,
+) -> Result<(StageReport, Option<Explain>), ReportError> {
+    let key = row.key();
+    let explain = explain_of(events, &key).ok();
+    Ok((report_of(events, &key, row, gates, blobs)?, explain))
 }
 
 /// The report of one visit from its events; there may be others among them.
