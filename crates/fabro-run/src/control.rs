@@ -177,7 +177,7 @@ pub async fn steer(
         }
     }
     let message = Message::Steer { text: text.to_owned(), node: node.map(str::to_owned) };
-    // The first one decides: the message itself may make the run go on.
+    // The first one decides: the message itself may make the run continue.
     let mut at = at.map(|seq| RunAt { run, seq });
     for receiver in &receivers {
         store.post_at(receiver.run, &message, at.take()).await?;

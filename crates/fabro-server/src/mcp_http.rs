@@ -62,7 +62,10 @@ async fn answer(
     let request = match parse(&headers, &body) {
         Ok(Some(request)) => request,
         Ok(None) => return Ok(StatusCode::ACCEPTED.into_response()),
-        Err((id, error)) => return Ok(json_rpc(&error_of(id, error), StatusCode::BAD_REQUEST)),
+        Err(error) => {
+            let message = ServerJsonRpcMessage::Error(*error);
+            return Ok(json_rpc(&message, StatusCode::BAD_REQUEST));
+        }
     };
     let version = version_of(&request, &headers);
     let is_modern = version >= ProtocolVersion::V_2026_07_28;
@@ -82,28 +85,26 @@ async fn answer(
         return Ok(json_rpc(&message, status));
     }
     let error = ErrorData::internal_error("the request has no answer", None);
-    Ok(json_rpc(&error_of(None, error), StatusCode::INTERNAL_SERVER_ERROR))
+    let message = ServerJsonRpcMessage::Error(JsonRpcError::new(None, error));
+    Ok(json_rpc(&message, StatusCode::INTERNAL_SERVER_ERROR))
 }
-
-type Refusal = (Option<RequestId>, ErrorData);
 
 /// The request in a body; `None` for a notification.
 fn parse(
     headers: &HeaderMap,
     body: &[u8],
-) -> Result<Option<JsonRpcRequest<ClientRequest>>, Refusal> {
+) -> Result<Option<JsonRpcRequest<ClientRequest>>, Box<JsonRpcError>> {
+    let refused = |id, error| Box::new(JsonRpcError::new(id, error));
     let value: Value = serde_json::from_slice(body)
-        .map_err(|error| (None, ErrorData::parse_error(error.to_string(), None)))?;
-    let id = serde_json::from_value(value["id"].clone()).ok();
-    same_as_headers(headers, &value).map_err(|error| (id.clone(), error))?;
+        .map_err(|error| refused(None, ErrorData::parse_error(error.to_string(), None)))?;
+    let id: Option<RequestId> = serde_json::from_value(value["id"].clone()).ok();
+    same_as_headers(headers, &value).map_err(|error| refused(id.clone(), error))?;
+    let invalid = |text: String| refused(id.clone(), ErrorData::invalid_request(text, None));
     match serde_json::from_value(value) {
         Ok(ClientJsonRpcMessage::Request(request)) => Ok(Some(request)),
         Ok(ClientJsonRpcMessage::Notification(_)) => Ok(None),
-        Ok(_) => {
-            let error = ErrorData::invalid_request("nothing was asked of the client", None);
-            Err((id, error))
-        }
-        Err(error) => Err((id, ErrorData::invalid_request(error.to_string(), None))),
+        Ok(_) => Err(invalid("nothing was asked of the client".to_owned())),
+        Err(error) => Err(invalid(error.to_string())),
     }
 }
 
@@ -161,10 +162,6 @@ fn status_of(message: &ServerJsonRpcMessage) -> StatusCode {
         | ErrorCode::INVALID_PARAMS => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
-}
-
-fn error_of(id: Option<RequestId>, error: ErrorData) -> ServerJsonRpcMessage {
-    ServerJsonRpcMessage::Error(JsonRpcError::new(id, error))
 }
 
 fn json_rpc(message: &ServerJsonRpcMessage, status: StatusCode) -> Response {

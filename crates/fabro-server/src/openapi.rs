@@ -125,9 +125,11 @@ impl Api {
         self.generator.clone().into_root_schema_for::<T>()
     }
 
-    fn add(&mut self, operation: Operation) {
-        let Operation { method, path, id, summary, role, query, body, .. } = &operation;
-        let (method, path, id) = (*method, *path, *id);
+    fn add(&mut self, operation: &Operation) {
+        let Operation { method, path, id, summary, role, query, body, .. } = operation;
+        let method = *method;
+        let path = *path;
+        let id = *id;
         let mut parameters = Vec::new();
         for part in path.split('/').filter_map(|part| part.strip_prefix('{')) {
             let name = part.trim_end_matches('}');
@@ -161,7 +163,7 @@ impl Api {
             "operationId": id,
             "summary": summary,
             "parameters": parameters,
-            "responses": responses(&operation),
+            "responses": responses(operation),
         });
         if let Some(body) = body {
             let content = json!({"application/json": {"schema": body}});
@@ -192,7 +194,7 @@ impl Api {
         };
         let role = Some(Role::Read);
         let (method, body) = ("get", None);
-        self.add(Operation { method, path, id, summary, role, query, body, media, response });
+        self.add(&Operation { method, path, id, summary, role, query, body, media, response });
     }
 
     fn post<T: JsonSchema, R: JsonSchema>(
@@ -204,7 +206,7 @@ impl Api {
     ) {
         let body = Some(self.of::<T>());
         let response = self.of::<R>();
-        self.add(Operation {
+        self.add(&Operation {
             method: "post",
             path,
             id,
@@ -296,7 +298,7 @@ impl Api {
         self.post::<Fork, Forked>("/runs/{run}/rewind", "rewindRun", summary, admin);
         let session = self.of::<Session>();
         let body = Some(self.of::<Login>());
-        self.add(Operation {
+        self.add(&Operation {
             method: "post",
             path: "/session",
             id: "logIn",
@@ -309,7 +311,7 @@ impl Api {
         });
         self.get("/session", "getSession", "What the caller may do.", None, session);
         let nothing = Schema::try_from(json!({"type": "object"})).unwrap();
-        self.add(Operation {
+        self.add(&Operation {
             method: "delete",
             path: "/session",
             id: "logOut",

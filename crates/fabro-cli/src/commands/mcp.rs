@@ -113,7 +113,8 @@ async fn serve(args: &McpServeArgs, global: &Global) -> anyhow::Result<Exit> {
     // Set for what the stages of a run start.
     let run = std::env::var(fabro_run::RUN_ID_VARIABLE).ok();
     let streams = (stream(std::io::stdin().as_fd())?, stream(std::io::stdout().as_fd())?);
-    let served = fabro_server::serve_mcp(store, config, args.role.role(), run, streams).await;
+    let served =
+        Box::pin(fabro_server::serve_mcp(store, config, args.role.role(), run, streams)).await;
     served.map_err(|error| {
         failed(error.to_string(), "this is for programs that speak MCP on stdin and stdout")
     })?;

@@ -60,7 +60,8 @@ struct Scope {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Span {
     trace_id: String,
-    span_id: String,
+    #[serde(rename = "spanId")]
+    id: String,
     #[serde(default)]
     parent_span_id: String,
     name: String,
@@ -98,21 +99,24 @@ struct Attribute {
 
 /// Exactly one of these.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 enum AnyValue {
-    StringValue(String),
+    #[serde(rename = "stringValue")]
+    Text(String),
     /// Whole numbers of 64 bits are texts in the JSON of the protocol.
-    IntValue(String),
-    DoubleValue(f64),
+    #[serde(rename = "intValue")]
+    Int(String),
+    #[serde(rename = "doubleValue")]
+    Double(f64),
 }
 
 impl Span {
     /// The attributes as text.
     fn values(&self) -> BTreeMap<&str, String> {
         let text = |value: &AnyValue| match value {
-            AnyValue::StringValue(text) => text.clone(),
-            AnyValue::IntValue(number) => number.parse::<i64>().unwrap().to_string(),
-            AnyValue::DoubleValue(number) => number.to_string(),
+            AnyValue::Text(text) => text.clone(),
+            AnyValue::Int(number) => number.parse::<i64>().unwrap().to_string(),
+            AnyValue::Double(number) => number.to_string(),
         };
         let of_events = self.events.iter().flat_map(|event| &event.attributes);
         of_events.for_each(|it| drop(text(&it.value)));
@@ -177,12 +181,12 @@ fn a_collector_reads_ids_parents_and_operations() {
     let request: Request = serde_json::from_value(requests[0].json()).unwrap();
     let [of_resource] = &request.resource_spans[..] else { panic!("one resource") };
     let service = of_resource.resource.attributes.iter().find(|it| it.key == "service.name");
-    assert!(matches!(&service.unwrap().value, AnyValue::StringValue(name) if name == "fabro"));
+    assert!(matches!(&service.unwrap().value, AnyValue::Text(name) if name == "fabro"));
     let [of_scope] = &of_resource.scope_spans[..] else { panic!("one scope") };
     assert!(!of_scope.scope.name.is_empty() && !of_scope.scope.version.is_empty());
 
     let spans = &of_scope.spans;
-    let by_id: BTreeMap<_, _> = spans.iter().map(|span| (span.span_id.as_str(), span)).collect();
+    let by_id: BTreeMap<_, _> = spans.iter().map(|span| (span.id.as_str(), span)).collect();
     assert_eq!(by_id.len(), spans.len(), "each span has its own id");
     let traces: BTreeSet<_> = spans.iter().map(|span| span.trace_id.as_str()).collect();
     assert_eq!(traces.len(), 1);
@@ -190,7 +194,7 @@ fn a_collector_reads_ids_parents_and_operations() {
     let mut roots = 0;
     for span in spans {
         check_id(&span.trace_id, 16);
-        check_id(&span.span_id, 8);
+        check_id(&span.id, 8);
         let [start, end] = span.times();
         assert!(0 < start && start <= end, "{}", span.name);
         for event in &span.events {

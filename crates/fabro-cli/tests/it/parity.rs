@@ -2,6 +2,8 @@
 //! pages send the requests of the API.
 
 use rmcp::RoleClient;
+use std::fmt::Write as _;
+
 use rmcp::model::CallToolRequestParams;
 use rmcp::service::RunningService;
 use serde_json::{Map, Value, json};
@@ -138,7 +140,7 @@ fn recorded(project: &Project, run: &str) -> String {
                 format!("{} {node} {}", event["event"].as_str().unwrap(), event["visit"]);
             for key in ["status", "reason", "selected", "text", "to", "set"] {
                 if !properties[key].is_null() {
-                    shown += &format!(" {key}={}", properties[key]);
+                    let _ = write!(shown, " {key}={}", properties[key]);
                 }
             }
             shown
@@ -168,17 +170,14 @@ fn check(steps: &[Step]) -> String {
         let mut results = Vec::new();
         for step in steps {
             let before = if run.is_empty() { String::new() } else { recorded(&project, &run) };
-            match way.act(&project, &runtime, step, &run) {
-                Some(id) => {
-                    results.push(step.action.to_owned());
-                    run = id;
-                    // A run that nothing drives is as it was.
-                    project.exit(&["wait", &run]);
-                }
-                None => {
-                    results.push(format!("{} refused", step.action));
-                    assert_eq!(recorded(&project, &run), before, "{name}: {}", step.action);
-                }
+            if let Some(id) = way.act(&project, &runtime, step, &run) {
+                results.push(step.action.to_owned());
+                run = id;
+                // A run that nothing drives is as it was.
+                project.exit(&["wait", &run]);
+            } else {
+                results.push(format!("{} refused", step.action));
+                assert_eq!(recorded(&project, &run), before, "{name}: {}", step.action);
             }
         }
         let result = (results.join(", "), recorded(&project, &run));

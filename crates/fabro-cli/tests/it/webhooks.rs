@@ -1,6 +1,7 @@
 //! Webhooks of `fabro serve`: signed, in order, and none is lost.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -108,7 +109,8 @@ fn serve(mut stream: TcpStream, state: &(Mutex<State>, Condvar)) {
 fn project(hooks: &[(&str, &str)]) -> Project {
     let mut config = "_version = 1\n".to_owned();
     for (url, more) in hooks {
-        config += &format!("[[webhooks]]\nurl = \"{url}\"\nsecret_env = \"HOOK_SECRET\"\n{more}\n");
+        let _ =
+            write!(config, "[[webhooks]]\nurl = \"{url}\"\nsecret_env = \"HOOK_SECRET\"\n{more}\n");
     }
     Project::with(&[(".fabro/workflows/w.fabro", WORKFLOW), (".fabro/config.toml", &config)])
 }

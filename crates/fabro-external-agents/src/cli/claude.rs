@@ -35,7 +35,7 @@ pub(super) const PROGRAM: Program = Program {
 };
 
 /// Reads one event of `stream-json`.
-/// The tool is allowed too: without a terminal, nobody is asked.
+/// The tool is allowed too: without a terminal, no person can be asked.
 fn context(server: &ContextServer, permissions: Permissions) -> Vec<String> {
     let ContextServer { program, args } = server;
     let name = ContextServer::NAME;

@@ -1,4 +1,4 @@
-//! What is sent: an event as CloudEvents 1.0, signed as Standard Webhooks.
+//! What is sent: an event as `CloudEvents` 1.0, signed as Standard Webhooks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -52,7 +52,7 @@ pub(super) fn name(published: &Value) -> &str {
     published["event"].as_str().unwrap_or_default()
 }
 
-/// An event as a CloudEvent. A repeated one has the same id.
+/// An event as a `CloudEvent`. A repeated one has the same id.
 pub(super) fn cloud_event(event: &Event, published: Value) -> Value {
     let mut cloud = json!({
         "specversion": "1.0",

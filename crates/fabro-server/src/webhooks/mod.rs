@@ -6,6 +6,7 @@ mod message;
 mod send;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -192,8 +193,11 @@ impl Delivery {
 
     /// The name of its directory.
     fn id(&self) -> String {
-        let digits = Sha256::digest(&self.hook.url).into_iter().take(8);
-        digits.map(|byte| format!("{byte:02x}")).collect()
+        let digest = Sha256::digest(&self.hook.url);
+        digest.iter().take(8).fold(String::new(), |mut id, byte| {
+            let _ = write!(id, "{byte:02x}");
+            id
+        })
     }
 }
 
