@@ -107,7 +107,7 @@ def main():
             shoot(page, "run")
             page.goto(run + "/stages/fix@1")
             shoot(page, "stage")
-            page.goto(run + "/context?from=start&to=fix@1")
+            page.goto(run + "/context?from=test@1&to=fix@1")
             shoot(page, "context")
             page.goto(run + "/fork?stage=fix@1")
             shoot(page, "fork")
