@@ -8,7 +8,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{cargo, complain, corpus, crash, say, scripts, tidy};
+use crate::{book, cargo, complain, corpus, crash, publish, say, scripts, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -42,6 +42,8 @@ const STEPS: &[Step] = &[
     Step { name: "tests", run: tests },
     Step { name: "doctests", run: doctests },
     Step { name: "docs", run: docs },
+    Step { name: "book", run: the_book },
+    Step { name: "packages", run: packages },
     Step { name: "fuzz-targets", run: fuzz_targets },
     Step { name: "licences", run: licences },
     Step { name: "workflows", run: workflows },
@@ -114,6 +116,16 @@ fn doctests(root: &Path) -> Result<StepResult> {
 fn docs(root: &Path) -> Result<StepResult> {
     let env = [("RUSTDOCFLAGS", "-D warnings")];
     cargo(root, &["doc", "--workspace", "--no-deps"], &env)
+}
+
+/// Every crate can be packaged; `cargo xtask publish --dry-run` builds each from its package too.
+fn packages(root: &Path) -> Result<StepResult> {
+    publish::run(root, &publish::Args::without_build()).map(|()| StepResult::Passed)
+}
+
+/// After `docs`, which has built the documentation of the API.
+fn the_book(root: &Path) -> Result<StepResult> {
+    book::run(root, &book::Args::default()).map(|()| StepResult::Passed)
 }
 
 fn snapshots(root: &Path) -> Result<StepResult> {

@@ -60,6 +60,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         interviewer: interviewer(&progress),
         interrupt: interrupt.clone(),
         logins: logins_dir(),
+        program: std::env::current_exe().ok(),
         ..RunServices::default()
     };
     let result = tokio::select! {

@@ -5,7 +5,7 @@ use fabro_context::keys;
 use fabro_engine::{RunState, checkpoint};
 use fabro_events::{CompletedStage, Event, EventBody, timestamp};
 use fabro_run::{Gate, open_gates};
-use fabro_types::{BlobRef, Failure, Outcome, Usage};
+use fabro_types::{BlobRef, Failure, Outcome, RunId, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -38,6 +38,10 @@ pub struct StageReport {
     pub stderr: Option<Value>,
     /// The outcome; `None` while it is running.
     pub outcome: Option<Outcome>,
+    /// The runs of its sub-workflow, one for each attempt that began one; left out when there is none,
+    /// and always by [`stage`], which reads only one run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sub_workflows: Vec<RunId>,
     /// Its question to a person, while it waits for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
@@ -137,6 +141,7 @@ pub(crate) fn report_of(
         stderr: stderr.transpose()?,
         earlier_attempts: earlier_attempts(events, key),
         outcome: end.map(|end| end.outcome.clone()),
+        sub_workflows: Vec::new(),
         gate: gates.into_iter().find(|gate| {
             (&gate.node, gate.visit, &gate.branch) == (&key.node, key.visit, &key.branch)
         }),

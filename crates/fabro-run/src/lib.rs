@@ -47,7 +47,7 @@
 //! let paused = run.drive(RunServices::default()).await?;
 //! assert!(matches!(paused, DriveResult::Paused { .. }));
 //!
-//! answer(&*store, id, None, "y", "http").await?;
+//! answer(&*store, id, None, "y", "http", None).await?;
 //! let run = Run::open(store, &runs_dir, id).await?;
 //! assert_eq!(run.drive(RunServices::default()).await?, DriveResult::Succeeded);
 //! # Ok(())
