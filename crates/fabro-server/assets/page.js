@@ -132,9 +132,15 @@ function show(text) {
  */
 function sayAnswered(old, fresh) {
   /** @param {HTMLElement} root */
-  const names = (root) => [...root.querySelectorAll(".gate:has(.act)")].map((it) => it.getAttribute("data-gate"));
-  const left = new Set(names(fresh));
-  const gone = names(old).filter((name) => !left.has(name));
+  const open = (root) => {
+    const gates = [...root.querySelectorAll(".gate:has(.act)")];
+    return new Map(gates.map((gate) => {
+      const name = gate.getAttribute("data-gate") ?? "";
+      return [`${gate.querySelector(".act")?.getAttribute("data-post")} ${name}`, name];
+    }));
+  };
+  const left = open(fresh);
+  const gone = [...open(old)].filter(([key]) => !left.has(key)).map(([, name]) => name);
   const news = document.getElementById("news");
   if (gone.length === 0 || !news) return;
   news.textContent = `${gone.join(", ")}: answered.`;
