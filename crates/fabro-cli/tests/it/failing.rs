@@ -147,23 +147,31 @@ fn handled_failures_end_as_they_must_also_after_a_kill() {
         ("graph stop", "a -> exit; graph [on_failure=stop]", "", 1),
         ("conditional", "a -> d; d [shape=diamond]; d -> exit [condition=\"outcome=fail\"]", "", 0),
     ];
-    for (name, edges, attributes, exit) in cases {
-        let source = format!(
-            "digraph {{ start -> a; {edges}
-            a [shape=parallelogram{attributes}, script=\"touch began; until test -e go; do sleep 0.01; done; exit 5\"] }}"
-        );
-        let project = Project::with(&[("w.fabro", &source)]);
-        let mut killed = project.command(&["run", "w.fabro", "--quiet"]).spawn().unwrap();
-        while !project.path().join("began").exists() {
-            std::thread::sleep(Duration::from_millis(5));
+    std::thread::scope(|scope| {
+        for (name, edges, attributes, exit) in cases {
+            scope.spawn(move || check_handled(name, edges, attributes, exit));
         }
-        killed.kill().unwrap();
-        killed.wait().unwrap();
-        project.write("go", b"");
-        let resumed = project.run(&["resume", "latest"]);
-        assert!(resumed.starts_with(&format!("exit {exit}\n")), "{name}: {resumed}");
-        assert_eq!(project.exit(&["run", "w.fabro", "--quiet"]), exit, "{name}, without a kill");
-        let causes = project.run(&["ps"]).matches("exit code 5").count();
-        assert_eq!(causes, if exit == 0 { 0 } else { 2 }, "{name}");
+    });
+}
+
+#[track_caller]
+fn check_handled(name: &str, edges: &str, attributes: &str, exit: i32) {
+    let source = format!(
+        "digraph {{ start -> a; {edges}
+        a [shape=parallelogram{attributes}, script=\"touch began; until test -e go; do sleep 0.01; done; exit 5\"] }}"
+    );
+    let project = Project::with(&[("w.fabro", &source)]);
+    let mut killed = project.command(&["run", "w.fabro", "--quiet"]).spawn().unwrap();
+    while !project.path().join("began").exists() {
+        assert!(killed.try_wait().unwrap().is_none(), "{name}: it has ended");
+        std::thread::sleep(Duration::from_millis(5));
     }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    project.write("go", b"");
+    let resumed = project.run(&["resume", "latest"]);
+    assert!(resumed.starts_with(&format!("exit {exit}\n")), "{name}: {resumed}");
+    assert_eq!(project.exit(&["run", "w.fabro", "--quiet"]), exit, "{name}, without a kill");
+    let causes = project.run(&["ps"]).matches("exit code 5").count();
+    assert_eq!(causes, if exit == 0 { 0 } else { 2 }, "{name}");
 }

@@ -53,7 +53,7 @@ mod tests {
           at: plan
           fix: add prompt="…", or prompt="@file.md"
         "#);
-        insta::assert_snapshot!(reported("missing-prompt", r#"start -> a -> b -> c -> d -> e -> exit"#), @r#"
+        insta::assert_snapshot!(reported("missing-prompt", "start -> a -> b -> c -> d -> e -> exit"), @r#"
         1:22 warning: nodes that ask a model have no prompt; their ids are asked instead: `a`, `b`, `c` and 2 more
           at: a
           fix: add prompt="…", or prompt="@file.md"

@@ -11,7 +11,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let Some(path) = named_file(&attr.value.as_text()) else { continue };
         let message = format!("`script` is not read from a file: `@{path}` is run as a command");
         let python = node.attrs.text("language") == Some("python");
-        let program = if python || path.ends_with(".py") { "python3" } else { "bash" };
+        let program = if python || path.rsplit_once('.').is_some_and(|(_, end)| end == "py") {
+            "python3"
+        } else {
+            "bash"
+        };
         let fix = if python {
             format!("leave out language=python, and write script=\"{}\"", call(program, &path))
         } else {
