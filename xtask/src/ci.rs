@@ -8,7 +8,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{book, cargo, complain, corpus, crash, publish, say, tidy};
+use crate::{book, cargo, complain, corpus, crash, publish, say, scripts, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -37,6 +37,7 @@ const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "tidy", run: |root| tidy::run(root).map(|()| StepResult::Passed) },
     Step { name: "snapshots", run: snapshots },
+    Step { name: "scripts", run: page_scripts },
     Step { name: "lints", run: lints },
     Step { name: "tests", run: tests },
     Step { name: "doctests", run: doctests },
@@ -140,6 +141,14 @@ fn snapshots(root: &Path) -> Result<StepResult> {
         bail!("{} snapshots are pending, the first is {first}", pending.len());
     }
     Ok(StepResult::Passed)
+}
+
+/// The types of the scripts of pages and reports.
+fn page_scripts(root: &Path) -> Result<StepResult> {
+    if !scripts::has_compiler() {
+        return Ok(StepResult::Skipped("tsc is not installed"));
+    }
+    scripts::check(root).map(|()| StepResult::Passed)
 }
 
 /// The fuzz targets are a workspace of their own, with the root's versions, so that they share what

@@ -17,9 +17,11 @@ mod dist;
 mod editors;
 mod fixtures;
 mod fuzz;
+mod http_api;
 mod live;
 mod publish;
 mod readme;
+mod scripts;
 mod tidy;
 mod workspace;
 
@@ -53,6 +55,8 @@ enum Command {
     Publish(publish::Args),
     /// Workflows that ask a real, small model on this machine
     Live(live::Args),
+    /// Requests made from docs/openapi.json to a real server, by `schemathesis` where it is installed
+    HttpApi(http_api::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::run(&root, &args),
         Command::Publish(args) => publish::run(&root, &args),
         Command::Live(args) => live::run(&root, &args),
+        Command::HttpApi(args) => http_api::run(&root, &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

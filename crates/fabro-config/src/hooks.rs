@@ -280,14 +280,14 @@ impl Reader {
     }
 
     /// An error at the value of a key of a table, or at the table.
-    fn at(&mut self, table: &Node<'_>, key: &str, message: String, fix: &str) {
+    pub(crate) fn at(&mut self, table: &Node<'_>, key: &str, message: String, fix: &str) {
         let value = table.get_ref().as_table().and_then(|table| table.get(key));
         self.error(value.unwrap_or(table), message, fix);
     }
 }
 
 /// Whether the host of a URL is this machine.
-fn is_loopback(url: &str) -> bool {
+pub(crate) fn is_loopback(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if let Some(rest) = host.strip_prefix('[') {

@@ -51,6 +51,8 @@ pub(crate) struct Reader {
     moved: Vec<(&'static str, Value)>,
     /// The names of the HTTP tools so far.
     pub(crate) tools: BTreeSet<String>,
+    /// The URLs of the webhooks so far.
+    pub(crate) webhooks: BTreeSet<String>,
 }
 
 /// Checks `text`.
@@ -170,6 +172,7 @@ impl Reader {
             without_effect: Vec::new(),
             moved: Vec::new(),
             tools: BTreeSet::new(),
+            webhooks: BTreeSet::new(),
         }
     }
 

@@ -94,6 +94,10 @@ pub(crate) const CONFIG_FILE: Schema = &[
         ("telemetry.otlp", Url),
         ("telemetry.headers", Headers),
         ("telemetry.content", Bool),
+        ("webhooks", Tables),
+        ("webhooks.url", Url),
+        ("webhooks.secret_env", Variable),
+        ("webhooks.events", Strings),
     ],
     COMMON,
 ];

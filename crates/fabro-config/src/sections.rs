@@ -50,6 +50,7 @@ impl Reader {
                 self.needs(name, "step", &["script"], node, section);
             }
             "run.hooks" => self.hook(name, node, section),
+            "webhooks" => self.webhook(name, node, section),
             "run.agent.tools" => self.http_tool(name, node, section),
             "models.NAME.prices" => {
                 self.needs(name, "price", &["input_cost", "output_cost"], node, section);
@@ -112,7 +113,14 @@ impl Reader {
         }
     }
 
-    fn needs(&mut self, name: &str, item: &str, keys: &[&str], node: &Node<'_>, section: &Section) {
+    pub(crate) fn needs(
+        &mut self,
+        name: &str,
+        item: &str,
+        keys: &[&str],
+        node: &Node<'_>,
+        section: &Section,
+    ) {
         for key in keys.iter().filter(|key| !section.contains_key(**key)) {
             self.error(node, format!("a {item} of `{name}` has no `{key}`"), "give it one");
         }

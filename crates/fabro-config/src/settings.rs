@@ -3,7 +3,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
@@ -11,6 +10,7 @@ use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::git::GitSettings;
 use crate::hooks::{Hook, joined};
+use crate::model::ModelSettings;
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::review::SettingsFile;
@@ -18,6 +18,7 @@ use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
 use crate::telemetry::TelemetrySettings;
+use crate::webhooks::{self, Webhook};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
 /// runs. A model named anywhere else comes before the one named here.
@@ -38,6 +39,8 @@ pub struct Settings {
     pub hooks: Vec<Hook>,
     /// `telemetry`: where the traces of runs are sent.
     pub telemetry: TelemetrySettings,
+    /// `webhooks`: where a server sends the events of runs.
+    pub webhooks: Vec<Webhook>,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
@@ -96,26 +99,10 @@ impl RunDefaults {
     }
 }
 
-/// `[run.model]`: which model to ask.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct ModelSettings {
-    /// `name`: the model, such as `claude-sonnet-4-5`.
-    pub name: Option<String>,
-    /// `provider`: the provider that serves it, such as `anthropic`.
-    pub provider: Option<String>,
-    /// `fallbacks`: the models to try when it fails, in order: `provider` or `provider/model`.
-    pub fallbacks: Vec<String>,
-    /// `script`: a file of canned responses, used only while no provider is configured.
-    /// [`settings`] makes it absolute; [`parse`](crate::parse) and [`parse_settings`] leave it as
-    /// written.
-    pub script: Option<PathBuf>,
-}
-
 impl Settings {
     /// These settings, completed from weaker ones. A provider belongs to the model named beside it:
     /// the weaker one's is taken only when the name is taken from there too. Providers and models
-    /// are taken as a whole, by name; settings of agents one by one; hooks of both are run.
+    /// are taken as a whole, by name; settings of agents one by one; hooks and webhooks of both hold.
     #[must_use]
     pub fn or(self, weaker: Self) -> Self {
         let strong = self.model;
@@ -143,6 +130,7 @@ impl Settings {
             sandbox: self.sandbox.or(weaker.sandbox),
             hooks: joined(weaker.hooks, self.hooks),
             telemetry: self.telemetry.or(weaker.telemetry),
+            webhooks: webhooks::joined(weaker.webhooks, self.webhooks),
             providers,
             models,
             defaults: self.defaults.or(weaker.defaults),
@@ -170,6 +158,7 @@ fn parse_with(text: &str, schema: Schema) -> Result<(Settings, Vec<Diagnostic>),
         sandbox: SandboxSettings::take(&mut checked),
         hooks: checked.take("/run/hooks"),
         telemetry: checked.take("/telemetry"),
+        webhooks: checked.take("/webhooks"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),
     };

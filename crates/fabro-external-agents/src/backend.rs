@@ -49,6 +49,8 @@ pub struct Task<'a> {
     pub budget_usd: Option<f64>,
     /// What confines it.
     pub sandbox: Option<&'a Sandbox>,
+    /// Tells it what the workflow around it knows, where it can be given an MCP server.
+    pub context_server: Option<&'a ContextServer>,
     /// Redacts everything that is recorded.
     pub redactor: Redactor,
     /// Gets reports of its activity.
@@ -70,6 +72,7 @@ impl<'a> Task<'a> {
             resume: None,
             budget_usd: None,
             sandbox: None,
+            context_server: None,
             redactor: Redactor::default(),
             on_event: &|_| {},
         }
@@ -78,6 +81,25 @@ impl<'a> Task<'a> {
     /// The same task in this environment.
     pub fn with_env(self, env: &'a [(String, String)]) -> Self {
         Self { env, ..self }
+    }
+}
+
+/// A program that an agent starts as an MCP server, on stdin and stdout, with the tool `get_workflow_context`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextServer {
+    /// The program, absolute.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+impl ContextServer {
+    /// What agents call the server.
+    pub const NAME: &str = "fabro";
+
+    /// The program with these arguments.
+    pub fn new<'w>(program: impl Into<String>, args: impl IntoIterator<Item = &'w str>) -> Self {
+        Self { program: program.into(), args: args.into_iter().map(str::to_owned).collect() }
     }
 }
 

@@ -63,7 +63,7 @@ mod lines;
 
 #[cfg(feature = "acp")]
 pub use acp::Acp;
-pub use backend::{Backend, Done, Progress, Session, Task};
+pub use backend::{Backend, ContextServer, Done, Progress, Session, Task};
 #[cfg(fuzzing)]
 pub use cli::fuzzing;
 pub use cli::{Cli, CliAgent};

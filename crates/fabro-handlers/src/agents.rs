@@ -34,6 +34,9 @@ pub struct Agents {
     pub backend_keys: Vec<(String, String)>,
     /// What confines those agents.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// The `fabro` program, which serves the context of the workflow to them as `mcp context FILE`; `None` where
+    /// there is none.
+    pub context_program: Option<String>,
 }
 
 impl Default for Agents {
@@ -49,6 +52,7 @@ impl Default for Agents {
             backend_env: Vec::new(),
             backend_keys: Vec::new(),
             sandbox: None,
+            context_program: None,
         }
     }
 }

@@ -506,23 +506,41 @@ fn manager(
 
 /// Variables whose values shells, the loader or interpreters run as code before the script begins, or
 /// while it runs.
-const CODE_VARIABLES: [&str; 16] = [
+const CODE_VARIABLES: [&str; 34] = [
     "BASHOPTS",
     "BASH_ENV",
+    "BROWSER",
+    "EDITOR",
     "ENV",
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+    "GIT_PROXY_COMMAND",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_SSH",
     "GIT_SSH_COMMAND",
     "LD_AUDIT",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
+    "LESSCLOSE",
+    "LESSOPEN",
+    "MAKEFLAGS",
+    "MANPAGER",
     "NODE_OPTIONS",
+    "PAGER",
+    "PERL5DB",
     "PERL5LIB",
     "PERL5OPT",
     "PROMPT_COMMAND",
     "PS4",
     "PYTHONHOME",
     "PYTHONPATH",
+    "PYTHONSTARTUP",
     "RUBYOPT",
     "SHELLOPTS",
+    "SSH_ASKPASS",
+    "VISUAL",
 ];
 
 /// Why a variable cannot be given to a script, and what to do.

@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for gate in &gates {
         writeln!(std::io::stdout(), "{} {}", gate.node, gate.question)?;
     }
-    answer(&*store, id, None, "y", "http").await?;
+    answer(&*store, id, None, "y", "http", None).await?;
     let run = Run::open(store, &runs_dir, id).await?;
     writeln!(std::io::stdout(), "{:?}", run.drive(services()).await?)?;
     Ok(())

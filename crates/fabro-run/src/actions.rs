@@ -9,11 +9,11 @@ use fabro_engine::{checkpoint, read_all};
 use fabro_events::{Event, EventBody};
 use fabro_sandbox::artifacts::share;
 use fabro_sandbox::record_processes;
-use fabro_store::SqliteStore;
+use fabro_store::{Leases as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 use serde_json::{Map, Value};
 
-use crate::control::{Cancellation, ForkPoint, cancel, fork};
+use crate::control::{Cancellation, ForkPoint, cancel, check_at, fork};
 use crate::run::{RefreshedModels, ResumeOptions, Run};
 use crate::services::RUN_ID_VARIABLE;
 use crate::spec::RunSpec;
@@ -38,6 +38,9 @@ pub struct BackgroundOptions {
     /// Providers and models that replace those of the same names. The driver reads them again from
     /// the settings of its working directory.
     pub models: Option<RefreshedModels>,
+    /// The last sequence number of the run that the caller has seen: the run is not resumed when its log
+    /// ends elsewhere.
+    pub at: Option<u64>,
 }
 
 /// The command that resumes a run in a process of its own: `PROGRAM resume RUN --store DIR`, with
@@ -92,6 +95,10 @@ pub async fn resume_in_background(
         driver_options.push("--refresh-providers".into());
     }
     let opened = Run::open(store.clone(), &store.runs_dir(), run).await?;
+    if let Some(at) = options.at {
+        opened.check_at(at)?;
+        driver_options.extend(["--at-seq".into(), at.to_string().into()]);
+    }
     let changes = ResumeOptions {
         max_cost: options.max_cost,
         auto_approve: options.auto_approve,
@@ -103,8 +110,18 @@ pub async fn resume_in_background(
     let warnings = opened.warnings().to_vec();
     let mut driver = driver_command(program, &store, run);
     driver.args(driver_options);
-    let id = opened.detach(driver).await?;
-    Ok(StartedRun { id, warnings })
+    match opened.detach(driver).await {
+        Ok(id) => Ok(StartedRun { id, warnings }),
+        Err(error @ RunError::DriverEnded { .. }) => {
+            // Another process may have come first, after this one had released the run.
+            if let Some(owner) = store.driver(run).await? {
+                return Err(StoreError::Driven { run, pid: Some(owner.pid) }.into());
+            }
+            check_at(&*store, run, options.at).await?;
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Cancels a run and its sub-workflows: [`cancel`], which also ends processes that a dead driver of
@@ -112,14 +129,15 @@ pub async fn resume_in_background(
 ///
 /// # Errors
 ///
-/// The run has ended.
+/// As of [`cancel`].
 pub async fn cancel_here(
     store: &SqliteStore,
     run: RunId,
     reason: &str,
+    at: Option<u64>,
 ) -> Result<Cancellation, RunError> {
     record_processes(RUN_ID_VARIABLE, &store.runs_dir());
-    cancel(store, run, reason).await
+    cancel(store, run, reason, at).await
 }
 
 /// Copies a run as [`fork`] does, with its artifacts: the copy keeps them when the original is removed.
@@ -127,14 +145,15 @@ pub async fn cancel_here(
 ///
 /// # Errors
 ///
-/// There is no such stage, or there are several; the run is a sub-workflow, or a value holds a secret.
+/// As of [`fork`]; or there are several such stages.
 pub async fn fork_here(
     store: &SqliteStore,
     from: RunId,
     stage: Option<&str>,
     set: &Map<String, Value>,
+    at: Option<u64>,
 ) -> Result<(ForkPoint, Vec<String>), RunError> {
-    let point = fork(store, from, stage, set).await?;
+    let point = fork(store, from, stage, set, at).await?;
     let dir = |run: RunId| store.runs_dir().join(run.to_string());
     let mut warnings = Vec::new();
     for event in checkpoint::effective(&read_all(store, point.id).await?) {

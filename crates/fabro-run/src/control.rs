@@ -11,7 +11,7 @@ use fabro_events::{Entry, Event, EventBody, Note};
 use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
 use fabro_handlers::offload_notes;
-use fabro_store::{Batch, InboxId, Lease, Message, RunStore, StoreError};
+use fabro_store::{Batch, InboxId, Lease, Message, RunAt, RunStore, StoreError};
 use fabro_types::{ContextPatch, RunId, RunStatus, one_line};
 use serde_json::{Map, Value};
 
@@ -28,23 +28,38 @@ pub async fn is_driven(store: &dyn RunStore, run: RunId) -> Result<bool, StoreEr
     Ok(store.driver(store.root(run).await?).await?.is_some())
 }
 
+/// Checks that the log of a run ends where the caller has seen it end.
+pub(crate) async fn check_at(
+    store: &dyn RunStore,
+    run: RunId,
+    at: Option<u64>,
+) -> Result<(), RunError> {
+    let Some(seq) = at else { return Ok(()) };
+    Ok(RunAt { run, seq }.check(store.last_seq(run).await?)?)
+}
+
 /// Answers an open gate of a run or of one of its sub-workflows. `gate` is its name when several are
 /// open, `source` says where the answer comes from.
 ///
 /// The key of the edge for free text may stand in place of the name of the only open gate: `choice` is
 /// then its text.
 ///
+/// `at` is the last sequence number of the run that the caller has seen, where only that counts: it is
+/// checked in the transaction of the answer.
+///
 /// # Errors
 ///
 /// No gate or several match, the gate was answered or gave up, the choice is none of its options, or
-/// it holds a secret.
+/// it holds a secret; [`StoreError::Changed`] when the log of the run does not end at `at`.
 pub async fn answer(
     store: &dyn RunStore,
     run: RunId,
     gate: Option<&str>,
     choice: &str,
     source: &str,
+    at: Option<u64>,
 ) -> Result<Gate, RunError> {
+    check_at(store, run, at).await?;
     let open = open_gates_of_family(store, run).await?;
     let text = gate.and_then(|key| text_behind_key(&open, key, choice));
     let choice = text.as_deref().unwrap_or(choice);
@@ -77,7 +92,7 @@ pub async fn answer(
         choice: choice.to_owned(),
         source: source.to_owned(),
     };
-    store.post(gate.run, &message).await?;
+    store.post_at(gate.run, &message, at.map(|seq| RunAt { run, seq })).await?;
     Ok(gate)
 }
 
@@ -125,13 +140,16 @@ fn earlier_answer(events: &[Event], name: Option<&str>) -> Option<RunError> {
 ///
 /// # Errors
 ///
-/// The run has ended or has no such agent, or the text is empty or holds a secret.
+/// The run has ended or has no such agent, or the text is empty or holds a secret; as for [`answer`] when
+/// the log of the run does not end at `at`.
 pub async fn steer(
     store: &dyn RunStore,
     run: RunId,
     text: &str,
     node: Option<&str>,
+    at: Option<u64>,
 ) -> Result<Vec<String>, RunError> {
+    check_at(store, run, at).await?;
     if text.trim().is_empty() {
         return Err(SetupError::new("the message is empty", "write RUN \"TEXT\"").into());
     }
@@ -159,8 +177,10 @@ pub async fn steer(
         }
     }
     let message = Message::Steer { text: text.to_owned(), node: node.map(str::to_owned) };
+    // The first one decides: the message itself may make the run continue.
+    let mut at = at.map(|seq| RunAt { run, seq });
     for receiver in &receivers {
-        store.post(receiver.run, &message).await?;
+        store.post_at(receiver.run, &message, at.take()).await?;
     }
     Ok(receivers.into_iter().flat_map(|member| member.running.clone()).collect())
 }
@@ -209,24 +229,27 @@ pub enum Cancellation {
 ///
 /// # Errors
 ///
-/// The run has ended.
+/// The run has ended; as for [`answer`] when the log of the run does not end at `at`.
 pub async fn cancel(
     store: &dyn RunStore,
     run: RunId,
     reason: &str,
+    at: Option<u64>,
 ) -> Result<Cancellation, RunError> {
+    check_at(store, run, at).await?;
     if let Phase::Ended(status, _) = RunState::replay(run, &read_all(store, run).await?).phase {
         return Err(RunError::Ended { run, status });
     }
-    match end_undriven(store, run, reason).await {
+    match end_undriven(store, run, reason, at).await {
         Ok(()) => Ok(Cancellation::Ended),
         Err(RunError::Store(StoreError::Driven { .. })) => {
-            store.post(run, &Message::Cancel { reason: reason.to_owned() }).await?;
+            let message = Message::Cancel { reason: reason.to_owned() };
+            store.post_at(run, &message, at.map(|seq| RunAt { run, seq })).await?;
             // A driver that was just pausing may have read its messages for the last time.
             if is_driven(store, run).await? {
                 return Ok(Cancellation::Requested);
             }
-            match end_undriven(store, run, reason).await {
+            match end_undriven(store, run, reason, None).await {
                 Err(RunError::Store(StoreError::Driven { .. })) => Ok(Cancellation::Requested),
                 ended => ended.map(|()| Cancellation::Ended),
             }
@@ -237,8 +260,15 @@ pub async fn cancel(
 
 /// Ends a run that no process drives, and its sub-workflows, as canceled. A sub-workflow runs under
 /// the lease of the run at the top.
-async fn end_undriven(store: &dyn RunStore, run: RunId, reason: &str) -> Result<(), RunError> {
+async fn end_undriven(
+    store: &dyn RunStore,
+    run: RunId,
+    reason: &str,
+    at: Option<u64>,
+) -> Result<(), RunError> {
     with_lease(store, store.root(run).await?, async |lease| {
+        // No other process adds to the log while this one has the lease.
+        check_at(store, run, at).await?;
         end_leftover_processes(store, run).await?;
         Ok(cancel_family(store, lease, run, now_ms(), reason).await?)
     })
@@ -255,7 +285,7 @@ pub(crate) async fn cancel_as_requested(
     for member in store.family(run).await? {
         for (_, message) in store.pending(member).await? {
             let Message::Cancel { reason } = message else { continue };
-            match end_undriven(store, member, &reason).await {
+            match end_undriven(store, member, &reason, None).await {
                 // Whoever drives it by now reads the message.
                 Ok(()) | Err(RunError::Store(StoreError::Driven { .. })) => {}
                 Err(error) => return Err(error),
@@ -309,14 +339,17 @@ pub struct ForkPoint {
 ///
 /// # Errors
 ///
-/// There is no such stage, the run is a sub-workflow, or a value holds a secret.
+/// There is no such stage, the run is a sub-workflow, or a value holds a secret; as for [`answer`] when the
+/// log that is copied does not end at `at`.
 pub async fn fork(
     store: &dyn RunStore,
     from: RunId,
     stage: Option<&str>,
     set: &Map<String, Value>,
+    at: Option<u64>,
 ) -> Result<ForkPoint, RunError> {
     let events = read_all(store, from).await?;
+    check_last(from, &events, at)?;
     let effective = checkpoint::effective(&events);
     let at = find_checkpoint(store, &effective, from, stage).await?;
     let (set, blobs) = context_patch(store, from, set).await?;
@@ -338,14 +371,22 @@ pub async fn fork(
 ///
 /// # Errors
 ///
-/// There is no such stage, the run is a sub-workflow or is being driven, or a value holds a secret.
+/// There is no such stage, the run is a sub-workflow or is being driven, or a value holds a secret; as for
+/// [`answer`] when the log of the run does not end at `at`.
 pub async fn rewind(
     store: &dyn RunStore,
     id: RunId,
     stage: Option<&str>,
     set: &Map<String, Value>,
+    at: Option<u64>,
 ) -> Result<ForkPoint, RunError> {
-    with_lease(store, id, async |lease| rewind_leased(store, lease, stage, set).await).await
+    check_at(store, id, at).await?;
+    with_lease(store, id, async |lease| rewind_leased(store, lease, stage, set, at).await).await
+}
+
+fn check_last(run: RunId, events: &[Event], at: Option<u64>) -> Result<(), RunError> {
+    let Some(seq) = at else { return Ok(()) };
+    Ok(RunAt { run, seq }.check(events.last().map_or(0, |event| event.seq))?)
 }
 
 async fn rewind_leased(
@@ -353,9 +394,12 @@ async fn rewind_leased(
     lease: Lease,
     stage: Option<&str>,
     set: &Map<String, Value>,
+    at: Option<u64>,
 ) -> Result<ForkPoint, RunError> {
     let id = lease.run;
     let events = read_all(store, id).await?;
+    // The event is appended to the log as it was read.
+    check_last(id, &events, at)?;
     let at = find_checkpoint(store, &checkpoint::effective(&events), id, stage).await?;
     let last = events.last().map_or(0, |event| event.seq);
     let (set, blobs) = context_patch(store, id, set).await?;

@@ -16,7 +16,7 @@ use fabro_events::{Event, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::{Exec, Sandbox};
-use fabro_store::{Batch, InboxId, Message, RunStore, StoreError};
+use fabro_store::{Batch, InboxId, Message, RunAt, RunStore, StoreError};
 use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, ModelInfo, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
 use crate::preflight;
-use crate::prepare::{PrepareError, prepare, prepare_dir};
+use crate::prepare::{PrepareError, RunDirs, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::sandbox::{self, run_sandbox};
 use crate::secrets::{Variables, expand_env, without_secrets};
@@ -255,6 +255,16 @@ impl Run {
             events,
             warnings,
         })
+    }
+
+    /// Checks that the log of the run, which no other process can add to now, ends at this sequence number.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Changed`] when it ends elsewhere.
+    pub fn check_at(&self, seq: u64) -> Result<(), RunError> {
+        let last = self.events.last().map_or(0, |event| event.seq);
+        Ok(RunAt { run: self.id(), seq }.check(last)?)
     }
 
     /// Sets what this resume changes, after [`Run::open`]; nothing runs before [`Run::drive`].
@@ -644,18 +654,15 @@ impl Run {
                 return Ok(Some(Input::Abort { failure }));
             }
         }
-        let work_dir = self.state.created.as_ref().map(|run| run.work_dir.clone());
-        let work_dir = work_dir.unwrap_or_default();
+        let created = self.state.created.as_deref();
+        let workflow = created.and_then(|run| run.context.get(WORKFLOW_DIR)?.as_str());
+        let dirs = RunDirs {
+            run: run_dir,
+            work: Path::new(created.map_or("", |run| &run.work_dir)),
+            workflow: workflow.unwrap_or_default(),
+        };
         let redactor = ServiceBuilder::new(&self.settings).redactor();
-        let prepared = prepare(
-            exec,
-            &self.settings,
-            self.id(),
-            run_dir,
-            Path::new(&work_dir),
-            &redactor,
-            interrupt,
-        );
+        let prepared = prepare(exec, &self.settings, self.id(), dirs, &redactor, interrupt);
         match prepared.await {
             Ok(()) => Ok(Some(Input::Start)),
             Err(PrepareError::Failed(failure)) => Ok(Some(Input::Abort { failure })),

@@ -50,6 +50,9 @@ pub struct RunServices {
     pub interrupt: CancellationToken,
     /// The directory of the logins at MCP servers.
     pub logins: Option<PathBuf>,
+    /// The `fabro` program, which serves the context of the workflow to agents that are other programs; without
+    /// it they have no `get_workflow_context`.
+    pub program: Option<PathBuf>,
 }
 
 /// Reports nothing, pauses at gates, and uses the system's clock.
@@ -62,6 +65,7 @@ impl Default for RunServices {
             clock: Arc::new(SystemClock::default()),
             interrupt: CancellationToken::new(),
             logins: None,
+            program: None,
         }
     }
 }

@@ -125,6 +125,8 @@ impl<'s> ServiceBuilder<'s> {
         let settings = self.settings;
         let agents =
             Agents { guard, ..self.agents(Some(run), self.redactor(), services.logins.clone())? };
+        let program = services.program.as_deref().and_then(|path| path.to_str()).map(str::to_owned);
+        let agents = Agents { context_program: program, ..agents };
         Ok(Registry::new(Services {
             exec: (!self.dry_run).then(|| Arc::new(self.exec()) as Arc<dyn Exec>),
             env: settings.env.clone().into_iter().collect(),
@@ -193,6 +195,7 @@ impl<'s> ServiceBuilder<'s> {
             backend_env: backend_env(text_variables(), env),
             backend_keys: backend_keys(settings, text_variables()),
             sandbox: self.sandbox.cloned(),
+            context_program: None,
         })
     }
 

@@ -89,7 +89,7 @@ async fn a_cancellation_that_arrives_while_the_driver_pauses_is_carried_out() {
     // The driver has read its messages for the last time when it records that it pauses.
     let sink = move |event: &Event| {
         if matches!(event.entry.body, EventBody::RunPaused { .. }) {
-            let requested = cancel(&*other, id, "not today").now_or_never().unwrap().unwrap();
+            let requested = cancel(&*other, id, "not today", None).now_or_never().unwrap().unwrap();
             assert_eq!(requested, Cancellation::Requested);
         }
     };

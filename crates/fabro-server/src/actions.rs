@@ -11,12 +11,13 @@ use fabro_run::{
     BackgroundOptions, Cancellation, Gate, Overrides, RefreshedModels, RunSpec, StartedRun,
     gate_names, is_driven, open_gates_of_family,
 };
-use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{Inbox as _, RunLog as _, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::folds::given;
 use crate::problem::Problem;
 
 /// How a server is set up.
@@ -67,6 +68,7 @@ pub(crate) struct Start {
     pub(crate) seed: Option<u64>,
     /// Pause when the run has cost this much, in US dollars.
     #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) max_cost: Option<f64>,
     /// Work in a git worktree of the run's own.
     #[serde(default)]
@@ -146,6 +148,7 @@ pub(crate) struct Canceled {
 pub(crate) struct Resume {
     /// A new spending limit in US dollars; a limit of tokens no longer applies.
     #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) max_cost: Option<f64>,
     /// Answer every gate with its default, else its first option.
     #[serde(default)]
@@ -179,7 +182,6 @@ pub(crate) struct Forked {
     /// The stage after which it continues.
     stage: String,
     /// Artifacts that the copy does not have.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
@@ -205,6 +207,7 @@ pub(crate) struct RunQuery {
     pub(crate) limit: Option<usize>,
     /// Where the page begins: `next` of the page before.
     #[serde(default)]
+    #[schemars(regex(pattern = r"^[0-9]+\.[0-9A-Za-z]{26}$"))]
     pub(crate) cursor: Option<String>,
 }
 
@@ -257,6 +260,10 @@ pub(crate) struct WaitingGate {
     pub(crate) gate: Gate,
 }
 
+/// The last sequence number of a run that the caller has seen, where the change is meant for that state
+/// alone.
+pub(crate) type Seen = Option<u64>;
+
 impl Actions {
     /// The run that a text means: its id, the beginning of it, or `latest`.
     pub(crate) async fn find(&self, text: &str) -> Result<RunId, Problem> {
@@ -266,6 +273,20 @@ impl Actions {
     /// The names of the workflows of the project.
     pub(crate) fn workflows(&self) -> BTreeSet<String> {
         fabro_config::workflow_names(&self.config.project)
+    }
+
+    /// The workflow of the project with this name.
+    pub(crate) fn workflow(&self, name: &str) -> Result<fabro_config::Target, Problem> {
+        let project = &self.config.project;
+        // A path could name any file of the machine.
+        if !fabro_config::workflow_names(project).contains(name) {
+            return Err(Problem::not_found(
+                "workflow_not_found",
+                format!("the project has no workflow `{}`", name.escape_debug()),
+                "GET /api/v1/workflows lists those of the project",
+            ));
+        }
+        Ok(fabro_config::locate(name, project, self.config.home.as_deref())?)
     }
 
     /// A page of the list of runs.
@@ -340,6 +361,11 @@ impl Actions {
             // A run whose events cannot be read has no gate that could be answered.
             let Ok(gates) = open_gates_of_family(&*self.store, run.id).await else { continue };
             for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
+                // The run takes an answer that is given when it is driven again.
+                let pending = self.store.pending(gate.run).await?;
+                if pending.iter().any(|(_, message)| given(message, &gate).is_some()) {
+                    continue;
+                }
                 let workflow = run.workflow.clone();
                 waiting.push(WaitingGate { run: run.id, workflow, status: run.status, name, gate });
             }
@@ -357,19 +383,11 @@ impl Actions {
         }
         let project = &self.config.project;
         let home = self.config.home.as_deref();
-        // A path could name any file of the machine.
-        if !fabro_config::workflow_names(project).contains(&start.workflow) {
-            return Err(Problem::not_found(
-                "workflow_not_found",
-                format!("the project has no workflow `{}`", start.workflow.escape_debug()),
-                "GET /api/v1/workflows lists those of the project",
-            ));
-        }
+        let target = self.workflow(&start.workflow)?;
         if start.max_cost.is_some_and(|limit| !limit.is_finite() || limit <= 0.0) {
             let fix = "name an amount in US dollars above 0";
             return Err(Problem::invalid("`max_cost` is no spending limit", fix));
         }
-        let target = fabro_config::locate(&start.workflow, project, home)?;
         let (settings, _) =
             fabro_config::settings(project, self.config.user_file.as_deref(), home)?;
         let overrides = Overrides {
@@ -401,7 +419,7 @@ impl Actions {
         if first.iter().any(is_start) || self.is_driven(id).await? {
             return Ok(Some(Started { id, warnings: Vec::new() }));
         }
-        Ok(Some(self.resume(id, &Resume::default()).await?))
+        Ok(Some(self.resume(id, &Resume::default(), None).await?))
     }
 
     /// Answers a gate. `source` says where the answer comes from.
@@ -410,17 +428,19 @@ impl Actions {
         run: RunId,
         answer: &Answer,
         source: &str,
+        at: Seen,
     ) -> Result<Done, Problem> {
-        let gate = answer.gate.as_deref();
-        let gate = fabro_run::answer(&*self.store, run, gate, &answer.choice, source).await?;
+        let Answer { gate, choice } = answer;
+        let store = &*self.store;
+        let gate = fabro_run::answer(store, run, gate.as_deref(), choice, source, at).await?;
         let answered = Some(format!("{}@{}", gate.node, gate.visit));
         Ok(Done { id: run, answered, sent_to: None, driven: self.is_driven(run).await? })
     }
 
     /// Sends a message to agents.
-    pub(crate) async fn steer(&self, run: RunId, steer: &Steer) -> Result<Done, Problem> {
+    pub(crate) async fn steer(&self, run: RunId, steer: &Steer, at: Seen) -> Result<Done, Problem> {
         let Steer { text, node } = steer;
-        let sent = fabro_run::steer(&*self.store, run, text, node.as_deref()).await?;
+        let sent = fabro_run::steer(&*self.store, run, text, node.as_deref(), at).await?;
         Ok(Done {
             id: run,
             answered: None,
@@ -430,14 +450,24 @@ impl Actions {
     }
 
     /// Cancels a run.
-    pub(crate) async fn cancel(&self, run: RunId, cancel: &Cancel) -> Result<Canceled, Problem> {
+    pub(crate) async fn cancel(
+        &self,
+        run: RunId,
+        cancel: &Cancel,
+        at: Seen,
+    ) -> Result<Canceled, Problem> {
         let reason = cancel.reason.as_deref().unwrap_or("canceled by the user");
-        let ended = fabro_run::cancel_here(&self.store, run, reason).await? == Cancellation::Ended;
-        Ok(Canceled { id: run, ended })
+        let done = fabro_run::cancel_here(&self.store, run, reason, at).await?;
+        Ok(Canceled { id: run, ended: done == Cancellation::Ended })
     }
 
     /// Resumes a run in the background.
-    pub(crate) async fn resume(&self, run: RunId, resume: &Resume) -> Result<Started, Problem> {
+    pub(crate) async fn resume(
+        &self,
+        run: RunId,
+        resume: &Resume,
+        at: Seen,
+    ) -> Result<Started, Problem> {
         let ServerConfig { project, user_file, home, .. } = &self.config;
         let models = if resume.refresh_providers {
             let user_file = user_file.as_deref();
@@ -450,6 +480,7 @@ impl Actions {
             max_cost: resume.max_cost,
             auto_approve: resume.auto_approve,
             models,
+            at,
         };
         let store = Arc::clone(&self.store);
         let program = &self.config.program;
@@ -457,16 +488,22 @@ impl Actions {
     }
 
     /// Copies a run up to the end of a stage.
-    pub(crate) async fn fork(&self, run: RunId, fork: &Fork) -> Result<Forked, Problem> {
+    pub(crate) async fn fork(&self, run: RunId, fork: &Fork, at: Seen) -> Result<Forked, Problem> {
         let stage = fork.stage.as_deref();
-        let (point, warnings) = fabro_run::fork_here(&self.store, run, stage, &fork.set).await?;
+        let forked = fabro_run::fork_here(&self.store, run, stage, &fork.set, at).await;
+        let (point, warnings) = forked?;
         Ok(Forked { id: point.id, from: run, stage: point.stage, warnings })
     }
 
     /// Takes a run back to the end of a stage.
-    pub(crate) async fn rewind(&self, run: RunId, fork: &Fork) -> Result<Forked, Problem> {
+    pub(crate) async fn rewind(
+        &self,
+        run: RunId,
+        fork: &Fork,
+        at: Seen,
+    ) -> Result<Forked, Problem> {
         let stage = fork.stage.as_deref();
-        let point = fabro_run::rewind(&*self.store, run, stage, &fork.set).await?;
+        let point = fabro_run::rewind(&*self.store, run, stage, &fork.set, at).await?;
         Ok(Forked { id: point.id, from: run, stage: point.stage, warnings: Vec::new() })
     }
 

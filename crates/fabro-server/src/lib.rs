@@ -38,15 +38,19 @@ mod actions;
 mod api;
 mod app;
 mod auth;
+mod folds;
 mod guard;
 mod listen;
 mod live;
 mod mcp;
+mod mcp_context;
+mod mcp_http;
 mod once;
 #[cfg(test)]
 mod openapi;
 mod pages;
 mod problem;
+mod webhooks;
 
 use std::convert::Infallible;
 use std::io;
@@ -54,15 +58,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::{Router, middleware};
+use fabro_config::Webhook;
 use fabro_store::SqliteStore;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 pub use actions::ServerConfig;
 pub use auth::{KEY_FILE, KeyError, Role, Tokens};
 pub use mcp::{McpError, serve_mcp};
+pub use mcp_context::serve_context;
 pub use problem::Problem;
+pub use webhooks::{FailingWebhook, WebhookError, failing_webhooks};
 
 use app::App;
+use webhooks::{Delivery, Warn, forget_others};
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +95,8 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     app: Arc<App>,
+    deliveries: Vec<Delivery>,
+    warn: Warn,
 }
 
 impl Server {
@@ -105,7 +116,23 @@ impl Server {
         let bound = listener.local_addr().map_err(unusable)?;
         let tokens = Tokens::open(store.dir(), roles)?;
         let app = App::new(store, tokens, bound.port(), config);
-        Ok(Self { listener, address: bound, app })
+        Ok(Self { listener, address: bound, app, deliveries: Vec::new(), warn: Arc::new(|_| ()) })
+    }
+
+    /// Sends events of all runs to these endpoints while it serves. `variable` looks a variable of the
+    /// environment up, and `warn` gets reports about endpoints that take no events.
+    ///
+    /// # Errors
+    ///
+    /// A secret is missing, or a setting cannot be used.
+    pub fn with_webhooks(
+        self,
+        hooks: impl IntoIterator<Item = Webhook>,
+        variable: impl Fn(&str) -> Option<String>,
+        warn: impl Fn(String) + Send + Sync + 'static,
+    ) -> Result<Self, WebhookError> {
+        let deliveries = hooks.into_iter().map(|hook| Delivery::new(hook, &variable));
+        Ok(Self { deliveries: deliveries.collect::<Result<_, _>>()?, warn: Arc::new(warn), ..self })
     }
 
     /// Where it listens.
@@ -126,9 +153,18 @@ impl Server {
 
     /// Serves until the future is dropped.
     pub async fn run(self) -> Infallible {
+        let mut tasks = JoinSet::new();
+        if let Err(error) = forget_others(self.app.actions.store.dir(), &self.deliveries) {
+            (self.warn)(format!("reports about webhooks cannot be removed: {error}"));
+        }
+        for delivery in self.deliveries {
+            let store = Arc::clone(&self.app.actions.store);
+            tasks.spawn(delivery.run(store, self.app.live.subscribe(), Arc::clone(&self.warn)));
+        }
         let guard = middleware::from_fn_with_state(Arc::clone(&self.app), guard::guard);
         let router: Router = Router::new()
             .nest("/api/v1", api::routes())
+            .merge(mcp_http::routes())
             .merge(pages::routes())
             .layer(guard)
             .with_state(self.app);

@@ -61,6 +61,11 @@ impl Live {
         live
     }
 
+    /// Changes with the store.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
     /// A place for one more stream; `None` when there are too many.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.readers).try_acquire_owned().ok()

@@ -31,6 +31,12 @@ const MAX_RESULT: usize = 200_000;
 #[error("the MCP client is gone: {0}")]
 pub struct McpError(String);
 
+impl McpError {
+    pub(crate) fn of(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// Serves tools to one MCP client, until it closes its end. The tools are those that the role may use;
 /// `run` is the run that tools mean when none is named.
 ///
@@ -48,16 +54,17 @@ pub async fn serve_mcp(
     ),
 ) -> Result<(), McpError> {
     let tools = Tools { actions: Actions { store, config }, role, run };
-    let failed = |error: &dyn std::fmt::Display| McpError(error.to_string());
-    let service = tools.serve((input, output)).await.map_err(|error| failed(&error))?;
-    service.waiting().await.map_err(|error| failed(&error))?;
+    let service = tools.serve((input, output)).await.map_err(McpError::of)?;
+    service.waiting().await.map_err(McpError::of)?;
     Ok(())
 }
 
-struct Tools {
-    actions: Actions,
-    role: Role,
-    run: Option<String>,
+/// The tools of a client.
+pub(crate) struct Tools {
+    pub(crate) actions: Actions,
+    pub(crate) role: Role,
+    /// The run that tools mean when none is named; absent for the latest.
+    pub(crate) run: Option<String>,
 }
 
 /// Which tool it is.
@@ -167,10 +174,10 @@ struct Artifacts {
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WorkflowContext {
+pub(crate) struct WorkflowContext {
     /// The keys to give, whole; absent for all, long values cut.
     #[serde(default)]
-    keys: Vec<String>,
+    pub(crate) keys: Vec<String>,
 }
 
 impl Kind {
@@ -197,7 +204,7 @@ impl Kind {
 }
 
 /// The schema of a tool's inputs, which is an object without references to others.
-fn schema<T: JsonSchema>() -> Map<String, Value> {
+pub(crate) fn schema<T: JsonSchema>() -> Map<String, Value> {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -246,12 +253,16 @@ impl Tools {
         };
         let run = actions.find(&named).await?;
         match kind {
-            Kind::AnswerGate => to_value(&actions.answer(run, &parse(inputs)?, "mcp").await?),
-            Kind::SteerRun => to_value(&actions.steer(run, &parse(inputs)?).await?),
-            Kind::CancelRun => to_value(&actions.cancel(run, &parse::<Cancel>(inputs)?).await?),
-            Kind::ResumeRun => to_value(&actions.resume(run, &parse::<Resume>(inputs)?).await?),
-            Kind::ForkRun => to_value(&actions.fork(run, &parse::<Fork>(inputs)?).await?),
-            Kind::RewindRun => to_value(&actions.rewind(run, &parse::<Fork>(inputs)?).await?),
+            Kind::AnswerGate => to_value(&actions.answer(run, &parse(inputs)?, "mcp", None).await?),
+            Kind::SteerRun => to_value(&actions.steer(run, &parse(inputs)?, None).await?),
+            Kind::CancelRun => {
+                to_value(&actions.cancel(run, &parse::<Cancel>(inputs)?, None).await?)
+            }
+            Kind::ResumeRun => {
+                to_value(&actions.resume(run, &parse::<Resume>(inputs)?, None).await?)
+            }
+            Kind::ForkRun => to_value(&actions.fork(run, &parse::<Fork>(inputs)?, None).await?),
+            Kind::RewindRun => to_value(&actions.rewind(run, &parse::<Fork>(inputs)?, None).await?),
             _ => self.report(kind, run, inputs).await,
         }
     }
@@ -294,7 +305,7 @@ impl Tools {
 }
 
 /// Replaces a long value by the beginning of its text.
-fn cut(value: &mut Value) {
+pub(crate) fn cut(value: &mut Value) {
     const SHOWN: usize = 2_000;
     let text = match &*value {
         Value::String(text) => text.clone(),
@@ -305,7 +316,7 @@ fn cut(value: &mut Value) {
     }
 }
 
-fn parse<T: DeserializeOwned>(inputs: Map<String, Value>) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(inputs: Map<String, Value>) -> Result<T, Problem> {
     serde_json::from_value(inputs.into()).map_err(|error| {
         Problem::invalid(
             format!("the arguments cannot be used: {error}"),

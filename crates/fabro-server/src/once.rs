@@ -54,16 +54,9 @@ impl Once {
         new_run: impl FnOnce() -> Option<RunId>,
         execute: impl AsyncFnOnce(Option<RunId>) -> Result<Value, Problem>,
     ) -> Result<(Value, bool), Problem> {
-        let Some(key) = headers.get("idempotency-key") else {
+        let Some(key) = key(headers)? else {
             return Ok((execute(new_run()).await?, false));
         };
-        let key = key.to_str().unwrap_or_default().trim();
-        if key.is_empty() || key.len() > MAX_KEY {
-            return Err(Problem::invalid(
-                "the Idempotency-Key is empty, too long, or has characters beyond ASCII",
-                format!("send 1 to {MAX_KEY} printable characters, a UUID for example"),
-            ));
-        }
         let request = digest(&serde_json::to_vec(request).unwrap_or_default());
         let file = self.dir.join(format!("{}.json", digest(key.as_bytes())));
         let _turn = self.turn.lock().await;
@@ -126,6 +119,19 @@ impl Once {
             }
         }
     }
+}
+
+/// The key of a request, if it has one.
+pub(crate) fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = key.to_str().unwrap_or_default().trim();
+    if key.is_empty() || key.len() > MAX_KEY {
+        return Err(Problem::invalid(
+            "the Idempotency-Key is empty, too long, or has characters beyond ASCII",
+            format!("send 1 to {MAX_KEY} printable characters, a UUID for example"),
+        ));
+    }
+    Ok(Some(key))
 }
 
 fn digest(bytes: &[u8]) -> String {

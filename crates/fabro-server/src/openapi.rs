@@ -49,6 +49,72 @@ fn text(description: &str) -> Schema {
     }
 }
 
+/// The statuses of an operation. None is left to a default, so that a client can check what it gets.
+fn responses(operation: &Operation) -> Value {
+    let Operation { method, path, id, query, body, media, response, .. } = operation;
+    let of_run = path.contains("{run}");
+    let is_change = *method == "post" && of_run;
+    let mut content = json!({*media: {"schema": response}});
+    if *id == "getEvents" {
+        let stream = "The events as they are committed, as server-sent events.";
+        content["text/event-stream"] = json!({"schema": text(stream)});
+    }
+    let mut result = json!({"description": "The result.", "content": content});
+    let header = |name: &str, description: &str| json!({name: {"description": description, "schema": {"type": "string"}}});
+    match *id {
+        "getRun" | "getStage" => {
+            result["headers"] =
+                header("ETag", "The last sequence number of the run, for If-Match.");
+        }
+        "logIn" | "logOut" => result["headers"] = header("Set-Cookie", "The cookie of the login."),
+        _ => {}
+    }
+    let mut responses = Map::new();
+    let replayed = "The first answer to this Idempotency-Key; nothing was started.";
+    match *id {
+        "startRun" => {
+            let mut again = result.clone();
+            again["description"] = json!(replayed);
+            again["headers"] = header("Idempotency-Replayed", "`true`");
+            responses.extend([("200".to_owned(), again), ("201".to_owned(), result)]);
+        }
+        "resumeRun" | "forkRun" => {
+            result["headers"] = header("Idempotency-Replayed", replayed);
+            responses.insert("200".to_owned(), result);
+        }
+        _ => {
+            responses.insert("200".to_owned(), result);
+        }
+    }
+    let mut refused = vec![401, 403, 408, 413, 421];
+    if path.contains('{') {
+        refused.extend([400, 404, 422]);
+    }
+    if query.is_some() || body.is_some() {
+        refused.push(422);
+    }
+    if body.is_some() {
+        refused.push(415);
+    }
+    if is_change || path.ends_with("{stage}") || query.is_some() && of_run {
+        refused.push(409);
+    }
+    match *id {
+        "startRun" => refused.extend([404, 409]),
+        "followChanges" => refused.push(406),
+        _ if is_change => refused.push(412),
+        _ => {}
+    }
+    refused.sort_unstable();
+    refused.dedup();
+    let problem = json!({"$ref": "#/components/responses/Problem"});
+    let refused = refused.iter().map(ToString::to_string).chain(["5XX".to_owned()]);
+    responses.extend(refused.map(|status| (status, problem.clone())));
+    let too_large = json!({"description": "The headers are too large; sent without a body."});
+    responses.insert("431".to_owned(), too_large);
+    responses.into()
+}
+
 impl Api {
     fn of<T: JsonSchema>(&mut self) -> Schema {
         self.generator.subschema_for::<T>()
@@ -59,8 +125,11 @@ impl Api {
         self.generator.clone().into_root_schema_for::<T>()
     }
 
-    fn add(&mut self, operation: Operation) {
-        let Operation { method, path, id, summary, role, query, body, media, response } = operation;
+    fn add(&mut self, operation: &Operation) {
+        let Operation { method, path, id, summary, role, query, body, .. } = operation;
+        let method = *method;
+        let path = *path;
+        let id = *id;
         let mut parameters = Vec::new();
         for part in path.split('/').filter_map(|part| part.strip_prefix('{')) {
             let name = part.trim_end_matches('}');
@@ -69,8 +138,12 @@ impl Api {
                 "stage" => "A stage: `[BRANCH/]NODE[@VISIT]`; a `/` is written as it is.",
                 _ => "The SHA-256 of the artifact, in hexadecimal digits.",
             };
-            parameters.push(json!({"name": name, "in": "path", "required": true,
-                "description": description, "schema": {"type": "string"}}));
+            let mut parameter = json!({"name": name, "in": "path", "required": true,
+                "description": description, "schema": {"type": "string", "minLength": 1}});
+            if name == "run" {
+                parameter["example"] = json!("latest");
+            }
+            parameters.push(parameter);
         }
         let properties = query.as_ref().and_then(|query| query.get("properties")?.as_object());
         for (name, schema) in properties.into_iter().flatten() {
@@ -79,22 +152,18 @@ impl Api {
         if method == "post" && path.starts_with("/runs") {
             let is_start = matches!(id, "startRun" | "resumeRun" | "forkRun");
             let key = json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string",
-                "maxLength": 255}, "description": "A repeated request with the same key gets the \
+                "minLength": 1, "maxLength": 255}, "description": "A repeated request with the same key gets the \
                 first answer for 24 hours, and starts nothing."});
             let tag = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"},
                 "description": "The ETag of the run: the request is refused when the run has changed."});
             parameters.extend(is_start.then_some(key));
             parameters.extend((id != "startRun").then_some(tag));
         }
-        let status = if id == "startRun" { "201" } else { "200" };
         let mut value = json!({
             "operationId": id,
             "summary": summary,
             "parameters": parameters,
-            "responses": {
-                status: {"description": "The result.", "content": {media: {"schema": response}}},
-                "default": {"$ref": "#/components/responses/Problem"},
-            },
+            "responses": responses(operation),
         });
         if let Some(body) = body {
             let content = json!({"application/json": {"schema": body}});
@@ -125,7 +194,7 @@ impl Api {
         };
         let role = Some(Role::Read);
         let (method, body) = ("get", None);
-        self.add(Operation { method, path, id, summary, role, query, body, media, response });
+        self.add(&Operation { method, path, id, summary, role, query, body, media, response });
     }
 
     fn post<T: JsonSchema, R: JsonSchema>(
@@ -137,7 +206,7 @@ impl Api {
     ) {
         let body = Some(self.of::<T>());
         let response = self.of::<R>();
-        self.add(Operation {
+        self.add(&Operation {
             method: "post",
             path,
             id,
@@ -229,7 +298,7 @@ impl Api {
         self.post::<Fork, Forked>("/runs/{run}/rewind", "rewindRun", summary, admin);
         let session = self.of::<Session>();
         let body = Some(self.of::<Login>());
-        self.add(Operation {
+        self.add(&Operation {
             method: "post",
             path: "/session",
             id: "logIn",
@@ -241,6 +310,18 @@ impl Api {
             response: session.clone(),
         });
         self.get("/session", "getSession", "What the caller may do.", None, session);
+        let nothing = Schema::try_from(json!({"type": "object"})).unwrap();
+        self.add(&Operation {
+            method: "delete",
+            path: "/session",
+            id: "logOut",
+            summary: "Remove the cookie.",
+            role: None,
+            query: None,
+            body: None,
+            media: "application/json",
+            response: nothing,
+        });
     }
 }
 

@@ -48,7 +48,13 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, code, detail, fix)
     }
 
-    fn internal(code: &'static str, detail: String, fix: impl Into<String>) -> Self {
+    /// The change was meant for an earlier state of the run.
+    pub(crate) fn changed(detail: String) -> Self {
+        let fix = "read the run again, then decide again";
+        Self::new(StatusCode::PRECONDITION_FAILED, "run_changed", detail, fix)
+    }
+
+    pub(crate) fn internal(code: &'static str, detail: String, fix: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, detail, fix)
     }
 }
@@ -63,7 +69,11 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_string(&self).unwrap_or_default();
-        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        if status == StatusCode::UNAUTHORIZED {
+            return (status, kind, [(header::WWW_AUTHENTICATE, "Bearer")], body).into_response();
+        }
+        (status, kind, body).into_response()
     }
 }
 
@@ -90,6 +100,7 @@ impl From<StoreError> for Problem {
             StoreError::Conflict { .. } | StoreError::LeaseLost { .. } => {
                 Self::new(S::CONFLICT, "run_changed", text, "read the run again, then retry")
             }
+            StoreError::Changed { .. } => Self::changed(text),
             StoreError::Busy { .. } => {
                 Self::new(S::SERVICE_UNAVAILABLE, "store_busy", text, "retry in a moment")
             }

@@ -9,7 +9,7 @@ use fabro_events::{
 use fabro_types::{BlobRef, Failure, FailureClass, RunId, RunStatus, Status, Usage};
 use serde_json::Value;
 
-use crate::{Batch, LeaseOwner, Message, RunStore, StoreError};
+use crate::{Batch, LeaseOwner, Message, RunAt, RunStore, StoreError};
 
 type Checked = Result<(), StoreError>;
 
@@ -40,6 +40,7 @@ pub async fn check<S: RunStore>(make: impl AsyncFn() -> S) {
         a_text_means_one_run,
         messages_wait_until_a_commit_consumes_them,
         a_gate_takes_one_answer,
+        a_message_may_name_the_end_of_the_log,
         a_rewind_drops_answers,
         a_deleted_run_takes_its_sub_workflows_along,
         families_are_found_from_both_ends,
@@ -253,6 +254,34 @@ async fn a_gate_takes_one_answer(store: &dyn RunStore) -> Checked {
     let batch = Batch { events: &events, consumed: &[second], ..Batch::default() };
     store.append(run, 3, &batch).await?;
     store.post(run, &answer(None, "E")).await?;
+    Ok(())
+}
+
+async fn a_message_may_name_the_end_of_the_log(store: &dyn RunStore) -> Checked {
+    let run = run(1);
+    let child = run.derive("sub@1");
+    store.append(run, 0, &Batch::of(&[asked(run, 1, None)])).await?;
+    store.append(child, 0, &Batch::of(&[created(child, "sub", Some(run))])).await?;
+    let steer = Message::Steer { text: "left".into(), node: None };
+    let at = |seq| Some(RunAt { run, seq });
+    let first = store.post_at(run, &answer(None, "A"), at(1)).await?;
+    // The sub-workflow has an inbox of its own; what was seen is the log of the run above.
+    store.post_at(child, &steer, at(1)).await?;
+    let events = [message(run, 2, "b")];
+    let batch = Batch { events: &events, consumed: &[first], ..Batch::default() };
+    store.append(run, 1, &batch).await?;
+    for seq in [0, 1, 3] {
+        let refused = store.post_at(run, &steer, at(seq)).await;
+        let is_refused = matches!(
+            refused,
+            Err(StoreError::Changed { expected, found: 2, .. }) if expected == seq
+        );
+        assert!(is_refused, "{seq}: {refused:?}");
+    }
+    assert_eq!(store.pending(run).await?, []);
+    // What was seen last is refused for what it is, not for when it was seen.
+    let second = store.post_at(run, &answer(None, "B"), at(2)).await;
+    assert!(matches!(second, Err(StoreError::AlreadyAnswered { .. })), "{second:?}");
     Ok(())
 }
 

@@ -22,6 +22,16 @@ pub enum StoreError {
         /// The one it has.
         found: u64,
     },
+    /// A change was meant for an earlier state of a run. Nothing of it is stored.
+    #[error("run {run} has changed: its log ends at {found}, not at {expected}")]
+    Changed {
+        /// The run.
+        run: RunId,
+        /// The last sequence number that the caller had seen.
+        expected: u64,
+        /// The one it has.
+        found: u64,
+    },
     /// A batch does not continue the log. Nothing of it is stored.
     #[error("event {run}-{seq} does not follow {run}-{after} in one batch")]
     OutOfOrder {

@@ -7,8 +7,8 @@ use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 
 use crate::{
-    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, Message, RunLog, RunStore, RunSummary, Runs,
-    StoreError, StoreWarning,
+    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, Message, RunAt, RunLog, RunStore, RunSummary,
+    Runs, StoreError, StoreWarning,
 };
 
 /// A store as the owner of a lease uses it: every commit is made under that lease.
@@ -78,8 +78,13 @@ impl Runs for LeasedStore {
 
 #[async_trait]
 impl Inbox for LeasedStore {
-    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
-        self.store.post(run, message).await
+    async fn post_at(
+        &self,
+        run: RunId,
+        message: &Message,
+        at: Option<RunAt>,
+    ) -> Result<InboxId, StoreError> {
+        self.store.post_at(run, message, at).await
     }
 
     async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {

@@ -164,7 +164,18 @@ pub trait Inbox: Send + Sync {
     /// Sends a message to the run's driver; it is on stable storage when this returns. Fails
     /// with [`StoreError::NotFound`] for an unknown run and with [`StoreError::AlreadyAnswered`]
     /// for a second answer to a gate.
-    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError>;
+    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+        self.post_at(run, message, None).await
+    }
+
+    /// The same, but only if the log of `at.run` ends at `at.seq`. That is checked in the transaction of
+    /// the message; fails with [`StoreError::Changed`] when it ends elsewhere.
+    async fn post_at(
+        &self,
+        run: RunId,
+        message: &Message,
+        at: Option<RunAt>,
+    ) -> Result<InboxId, StoreError>;
 
     /// The messages that no commit has consumed, oldest first.
     async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError>;
@@ -193,6 +204,30 @@ impl<S: Store + Leases + ?Sized> RunStore for S {}
 pub struct ChangeMark {
     ours: u64,
     others: i64,
+}
+
+/// Where the log of a run ends: what the caller of a change has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunAt {
+    /// The run; a message may be for one of its sub-workflows.
+    pub run: RunId,
+    /// Its last sequence number.
+    pub seq: u64,
+}
+
+impl RunAt {
+    /// Checks where the log ends.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Changed`] when `found` is another sequence number.
+    pub fn check(self, found: u64) -> Result<(), StoreError> {
+        let Self { run, seq: expected } = self;
+        if found == expected {
+            return Ok(());
+        }
+        Err(StoreError::Changed { run, expected, found })
+    }
 }
 
 /// Names a message in a store's inbox.

@@ -13,7 +13,7 @@ use crate::lease::{after, now_ms};
 use crate::summary::{self, Known, RunSummary};
 use crate::{
     Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, LeaseRecord, LeaseRequest,
-    Leases, Message, RunLog, Runs, StoreError, StoreWarning,
+    Leases, Message, RunAt, RunLog, Runs, StoreError, StoreWarning,
 };
 
 /// A store in memory, for tests and for runs that need not outlive the process. Blobs of a
@@ -239,8 +239,16 @@ impl Runs for MemoryStore {
 
 #[async_trait]
 impl Inbox for MemoryStore {
-    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+    async fn post_at(
+        &self,
+        run: RunId,
+        message: &Message,
+        at: Option<RunAt>,
+    ) -> Result<InboxId, StoreError> {
         let mut state = self.state();
+        if let Some(at) = at {
+            at.check(state.runs.get(&at.run).map_or(0, Run::last_seq))?;
+        }
         let id = InboxId((state.clock + 1).cast_signed());
         let found = state.runs.get_mut(&run);
         let found = found.ok_or_else(|| StoreError::NotFound { text: run.to_string() })?;

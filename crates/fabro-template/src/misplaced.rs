@@ -20,6 +20,8 @@ pub(crate) enum Advice {
     Variable,
     /// A script for another interpreter can read the variable by itself.
     InnerScript,
+    /// A program such as `sed`, which may read the variable by itself.
+    Filter,
     /// The end of the here-document can be quoted.
     QuotedEnd,
     /// Words that decide what runs.
@@ -59,6 +61,9 @@ impl Misplaced {
             Advice::Variable => format!("{variable} write \"${name}\", or write {number}"),
             Advice::InnerScript => format!(
                 "{variable} read the variable inside that script, in single quotes: '… \"${name}\" …'; or write {number}"
+            ),
+            Advice::Filter => format!(
+                "{variable} let the program read the variable itself, as awk does with ENVIRON[\"{name}\"] and perl with $ENV{{{name}}}; or write {number}"
             ),
             Advice::QuotedEnd => {
                 format!("quote the end of the here-document (<<'EOF'), or {variable} write ${name}")

@@ -85,7 +85,8 @@ pub(crate) fn misplaced(parts: &[Part], mode: Mode) -> Vec<SyntaxError> {
 
 /// The variables that a shell script evaluates; `None` when it cannot be followed.
 pub(crate) fn evaluated(text: &str) -> Option<BTreeSet<String>> {
-    let reading = shell::read(text);
+    let mut reading = shell::read(text);
+    reading.evaluated.append(&mut reading.commands);
     (!reading.is_unclear).then_some(reading.evaluated)
 }
 

@@ -1,3 +1,4 @@
+mod flows;
 mod scripts;
 mod shells;
 

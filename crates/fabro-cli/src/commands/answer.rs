@@ -34,7 +34,7 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
         [choice] => (None, choice),
         _ => return Err(error::usage("the answer is missing", "write RUN [GATE] CHOICE")),
     };
-    let gate = fabro_run::answer(&store, run, name, choice, "cli").await?;
+    let gate = fabro_run::answer(&store, run, name, choice, "cli", None).await?;
     let hint = resume_hint(&store, run, global).await?;
     output::text(&format!("answered {}\n{hint}", gate.node))?;
     Ok(Exit::SUCCEEDED)

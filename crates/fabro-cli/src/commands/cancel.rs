@@ -26,7 +26,7 @@ pub struct CancelArgs {
 /// Cancels a run.
 pub async fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_change(&args.run).await?;
-    let text = match fabro_run::cancel_here(&store, run, &args.reason).await? {
+    let text = match fabro_run::cancel_here(&store, run, &args.reason, None).await? {
         Cancellation::Ended => format!("run {run} canceled\n"),
         Cancellation::Requested => format!("run {run} is being canceled by its driver\n"),
     };

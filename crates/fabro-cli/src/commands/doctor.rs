@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fabro_config::{ProviderSettings, Settings};
+use fabro_server::FailingWebhook;
 use fabro_store::{SqliteStore, StoreError};
 use serde::Serialize;
 
@@ -63,6 +64,7 @@ pub async fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> 
         store(&dir).await,
     ];
     checks.extend(space(&dir));
+    checks.extend(webhooks(&dir));
     checks.extend(models());
     output::report(args.json, &checks, || text(&checks, global.paint_stdout()))?;
     let failed = checks.iter().any(|check| check.status == CheckStatus::Failed);
@@ -113,6 +115,23 @@ async fn store(dir: &Path) -> Check {
             format!("{} cannot be written: {error}; name another with --store", place.display()),
         ),
     }
+}
+
+/// Endpoints that did not take the last event that a server sent them.
+fn webhooks(dir: &Path) -> Vec<Check> {
+    let check = |detail| Check { name: "webhooks", status: CheckStatus::Warning, detail };
+    let failing = match fabro_server::failing_webhooks(dir) {
+        Ok(failing) => failing,
+        Err(error) => return vec![check(format!("what the server wrote about them: {error}"))],
+    };
+    let detail = |it: FailingWebhook| {
+        let since = fabro_events::timestamp(i64::try_from(it.since_ms).unwrap_or(i64::MAX));
+        format!(
+            "{}; {} tries since {since}, the events from {} on wait",
+            it.reason, it.tries, it.event
+        )
+    };
+    failing.into_iter().map(|it| check(detail(it))).collect()
 }
 
 fn space(dir: &Path) -> Option<Check> {

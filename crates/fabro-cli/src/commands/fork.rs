@@ -35,7 +35,7 @@ pub struct ForkArgs {
 pub async fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, from) = global.run_to_change(&args.run).await?;
     let stage = args.stage.as_deref();
-    let (point, warnings) = fabro_run::fork_here(&store, from, stage, &values(&args)).await?;
+    let (point, warnings) = fabro_run::fork_here(&store, from, stage, &values(&args), None).await?;
     global.warn(warnings);
     report("forked", from, &point, args.json, global)
 }
@@ -43,7 +43,7 @@ pub async fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
 /// Takes a run back to the end of a stage.
 pub async fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, from) = global.run_to_change(&args.run).await?;
-    let point = fabro_run::rewind(&store, from, args.stage.as_deref(), &values(&args)).await;
+    let point = fabro_run::rewind(&store, from, args.stage.as_deref(), &values(&args), None).await;
     report("rewound", from, &point?, args.json, global)
 }
 

@@ -25,6 +25,8 @@ pub enum McpCommand {
     Login(McpLoginArgs),
     Logout(McpLogoutArgs),
     Serve(McpServeArgs),
+    #[command(hide = true)]
+    Context(McpContextArgs),
 }
 
 /// List the MCP servers of the settings
@@ -77,6 +79,13 @@ pub struct McpServeArgs {
     pub role: RoleName,
 }
 
+/// Serve the context of a stage to its agent, as an MCP server on stdin and stdout
+#[derive(clap::Args, Clone, Debug)]
+pub struct McpContextArgs {
+    /// The file that the driver of the run wrote
+    pub file: PathBuf,
+}
+
 /// A server as it is listed.
 #[derive(Serialize)]
 struct Row<'a> {
@@ -94,6 +103,7 @@ pub async fn mcp(command: McpCommand, global: &Global) -> anyhow::Result<Exit> {
         McpCommand::Login(args) => login(args).await,
         McpCommand::Logout(args) => logout(&args),
         McpCommand::Serve(args) => serve(&args, global).await,
+        McpCommand::Context(args) => context(&args).await,
     }
 }
 
@@ -103,10 +113,18 @@ async fn serve(args: &McpServeArgs, global: &Global) -> anyhow::Result<Exit> {
     // Set for what the stages of a run start.
     let run = std::env::var(fabro_run::RUN_ID_VARIABLE).ok();
     let streams = (stream(std::io::stdin().as_fd())?, stream(std::io::stdout().as_fd())?);
-    let served = fabro_server::serve_mcp(store, config, args.role.role(), run, streams).await;
+    let served =
+        Box::pin(fabro_server::serve_mcp(store, config, args.role.role(), run, streams)).await;
     served.map_err(|error| {
         failed(error.to_string(), "this is for programs that speak MCP on stdin and stdout")
     })?;
+    Ok(Exit::SUCCEEDED)
+}
+
+async fn context(args: &McpContextArgs) -> anyhow::Result<Exit> {
+    let streams = (stream(std::io::stdin().as_fd())?, stream(std::io::stdout().as_fd())?);
+    let served = fabro_server::serve_context(&args.file, streams).await;
+    served.map_err(|error| failed(error.to_string(), "drivers start this for their agents"))?;
     Ok(Exit::SUCCEEDED)
 }
 

@@ -48,6 +48,10 @@ pub struct ResumeArgs {
     #[arg(long)]
     pub refresh_providers: bool,
 
+    /// Only if the last event of the run has this number: how a server passes on what its client has seen.
+    #[arg(long, value_name = "SEQ", hide = true)]
+    pub at_seq: Option<u64>,
+
     /// What is printed while the run is driven.
     #[command(flatten)]
     pub shown: ShownArgs,
@@ -62,6 +66,9 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, id) = global.find_run(&args.run).await?;
     let store = Arc::new(store);
     let run = Run::open(store.clone(), &store.runs_dir(), id).await?;
+    if let Some(seq) = args.at_seq {
+        run.check_at(seq)?;
+    }
     let answers = args.answers.as_deref().map(|path| read_option(path, "the answers"));
     let script = args.model_script.as_deref().map(|path| read_option(path, "the model script"));
     let present = if args.refresh_providers { Some(settings()?) } else { None };
@@ -125,6 +132,7 @@ mod tests {
             model_script: Some("m.json".into()),
             auto_approve: true,
             refresh_providers: true,
+            at_seq: None,
             shown: ShownArgs::default(),
             detach: true,
         };

@@ -9,7 +9,7 @@ use fabro_server::{Role, ServeError, Server, ServerConfig};
 
 use crate::error::{failed, usage};
 use crate::exit::Exit;
-use crate::global::{Global, cwd, home, user_file};
+use crate::global::{Global, cwd, home, settings, user_file};
 use crate::output;
 
 /// Serve the runs of the store to browsers and programs of this machine
@@ -99,6 +99,12 @@ async fn listen(args: &ServeArgs, global: &Global) -> anyhow::Result<Exit> {
             ServeError::Listen { .. } => usage(message, "name another port with --port"),
             _ => failed(message, "remove the file; every address that was printed ends with it"),
         }
+    })?;
+    let hooks = settings()?.webhooks;
+    let variable = |name: &str| std::env::var(name).ok();
+    let warn = |text: String| output::stderr(&format!("warning: {text}\n"));
+    let server = server.with_webhooks(hooks, variable, warn).map_err(|error| {
+        usage(error.to_string(), "correct [[webhooks]] of the settings, or set its variable")
     })?;
     if !ip.is_loopback() {
         global.warn([format!(

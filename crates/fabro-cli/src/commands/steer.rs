@@ -29,7 +29,7 @@ pub struct SteerArgs {
 /// Sends a message to the agents of a run.
 pub async fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_change(&args.run).await?;
-    let stages = fabro_run::steer(&store, run, &args.text, args.node.as_deref()).await?;
+    let stages = fabro_run::steer(&store, run, &args.text, args.node.as_deref(), None).await?;
     let text = if stages.is_empty() {
         "no such agent is running; the message is queued for the next one".to_owned()
     } else {

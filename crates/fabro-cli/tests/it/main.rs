@@ -2,13 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod agent_context;
 mod artifacts;
 mod check;
+mod collector;
 mod completion;
 mod damage;
+mod described;
 mod documented;
 mod dumps;
 mod examples;
+mod failing;
 mod gates;
 mod hooks;
 mod html_reports;
@@ -19,6 +23,7 @@ mod logs;
 mod models;
 mod old_stores;
 mod pages;
+mod parity;
 mod parts;
 mod people;
 mod programs;
@@ -31,6 +36,7 @@ mod sandboxes;
 mod secrets;
 mod serve;
 mod serve_mcp;
+mod serve_mcp_http;
 mod serve_pages;
 mod serve_security;
 mod served;
@@ -41,4 +47,5 @@ mod traces;
 mod unavailable;
 mod upstream;
 mod warnings;
+mod webhooks;
 mod worktrees;

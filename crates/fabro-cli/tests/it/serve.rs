@@ -120,8 +120,20 @@ fn runs_are_changed_as_by_the_command_line() {
     let old = server.send("GET", &run(""), "").header("etag").to_owned();
     assert_eq!(server.post(&run("/rewind"), &json!({"stage": "make"}))["id"], *first);
     let stale = format!("If-Match: {old}");
-    let cancel = server.send_with("POST", &run("/cancel"), &[&stale], "{}");
-    assert_eq!(cancel.problem(), "412 run_changed");
+    for change in ["/cancel", "/rewind", "/resume", "/fork", "/steer", "/answer"] {
+        let body = match change {
+            "/steer" => json!({"text": "Hello"}),
+            "/answer" => json!({"choice": "y"}),
+            _ => json!({}),
+        };
+        let refused = server.send_with("POST", &run(change), &[&stale], &body.to_string());
+        assert_eq!(refused.problem(), "412 run_changed", "{change}");
+    }
+    let long = format!("Idempotency-Key: {}", "x".repeat(256));
+    let malformed = server.send_with("POST", &run("/resume"), &[&stale, &long], "{}");
+    assert_eq!(malformed.problem(), "422 input_invalid", "the form of a request comes first");
+    let weak = server.send_with("POST", &run("/cancel"), &["If-Match: W/\"9\""], "{}");
+    assert_eq!(weak.problem(), "412 run_changed");
     server.post(&run("/resume"), &json!({}));
     assert_eq!(project.exit(&["wait", &first]), 3);
     let answered = server.post(&run("/answer"), &json!({"choice": "y"}));
@@ -197,6 +209,50 @@ fn one_of_two_answers_counts() {
     });
     results.sort();
     assert_eq!(results, ["200", "409 gate_answered"]);
+}
+
+/// The results of requests that are sent at the same time, sorted.
+fn race(server: &Served, requests: [(String, Value); 2]) -> [String; 2] {
+    let tag = server.send("GET", "/runs/latest", "").header("etag").to_owned();
+    let tag = format!("If-Match: {tag}");
+    let together = Barrier::new(2);
+    let send = |(path, body): (String, Value)| {
+        together.wait();
+        let response = server.send_with("POST", &path, &[&tag], &body.to_string());
+        if response.status == 200 { "200".to_owned() } else { response.problem() }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let both = requests.map(|request| scope.spawn(|| send(request)));
+        both.map(|thread| thread.join().unwrap())
+    });
+    results.sort();
+    results
+}
+
+#[test]
+fn one_of_two_changes_to_the_same_state_counts() {
+    let project = project();
+    let server = Served::start(&project, &[]);
+    let id = server.get("/runs/latest")["id"].as_str().unwrap().to_owned();
+    let events = || server.get(&format!("/runs/{id}/events")).as_array().unwrap().len();
+    for attempt in 0..10 {
+        let before = events();
+        let rewind = |mark: &str| {
+            (format!("/runs/{id}/rewind"), json!({"stage": "make", "set": {"by": mark}}))
+        };
+        let [first, second] = race(&server, [rewind("a"), rewind("b")]);
+        assert_eq!(first, "200", "{attempt}: {second}");
+        assert!(["409 run_driven", "412 run_changed"].contains(&&*second), "{attempt}: {second}");
+        assert_eq!(events(), before + 1, "{attempt}");
+    }
+    server.post(&format!("/runs/{id}/resume"), &json!({}));
+    assert_eq!(project.exit(&["wait", &id]), 3);
+    let answer = |choice: &str| (format!("/runs/{id}/answer"), json!({"choice": choice}));
+    assert_eq!(race(&server, [answer("y"), answer("n")]), ["200", "409 gate_answered"]);
+    let resume = || (format!("/runs/{id}/resume"), json!({}));
+    let [first, second] = race(&server, [resume(), resume()]);
+    assert_eq!(first, "200", "{second}");
+    assert!(["409 run_driven", "409 run_ended", "412 run_changed"].contains(&&*second), "{second}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ async fn call(client: &Client, name: &'static str, arguments: Value) -> Result<V
     Ok(serde_json::from_str(text).unwrap())
 }
 
-async fn client(project: &Project, args: &[&str]) -> Client {
+pub(crate) async fn client(project: &Project, args: &[&str]) -> Client {
     let mut command = project.command(&["mcp", "serve"]);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = Command::from(command).kill_on_drop(true).spawn().unwrap();

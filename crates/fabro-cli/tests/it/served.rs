@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::described;
 use crate::project::Project;
 
 /// A server on a project, until it is dropped.
@@ -60,7 +61,13 @@ impl Response {
 
 impl Served {
     pub(crate) fn start(project: &Project, args: &[&str]) -> Self {
+        Self::start_with(project, args, &[])
+    }
+
+    /// The same in an environment with these variables.
+    pub(crate) fn start_with(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = project.command(&["serve", "--port", "0"]);
+        command.envs(env.iter().copied());
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -112,7 +119,9 @@ impl Served {
         let token = format!("Authorization: Bearer {}", self.tokens.last().unwrap());
         let mut all = vec![&*host, &*token, "Content-Type: application/json"];
         all.extend(headers);
-        self.raw(&format!("{method} /api/v1{path} HTTP/1.1"), &all, body)
+        let response = self.raw(&format!("{method} /api/v1{path} HTTP/1.1"), &all, body);
+        described::check(method, path, &response);
+        response
     }
 
     #[track_caller]

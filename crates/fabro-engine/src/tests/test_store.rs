@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use fabro_blob::{BlobError, BlobStore};
 use fabro_events::Event;
 use fabro_store::{
-    Batch, ChangeMark, Follow, Inbox, InboxId, MemoryStore, Message, RunLog, RunSummary, Runs,
-    StoreError, StoreWarning,
+    Batch, ChangeMark, Follow, Inbox, InboxId, MemoryStore, Message, RunAt, RunLog, RunSummary,
+    Runs, StoreError, StoreWarning,
 };
 use fabro_types::{BlobRef, RunId};
 
@@ -69,8 +69,13 @@ impl Runs for TestStore {
 
 #[async_trait]
 impl Inbox for TestStore {
-    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
-        self.store.post(run, message).await
+    async fn post_at(
+        &self,
+        run: RunId,
+        message: &Message,
+        at: Option<RunAt>,
+    ) -> Result<InboxId, StoreError> {
+        self.store.post_at(run, message, at).await
     }
 
     async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {

@@ -6,9 +6,9 @@ use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, AuthMethod, AuthenticateRequest, CancelNotification, ClientCapabilities,
     ContentBlock, FileSystemCapabilities, Implementation, InitializeRequest, LoadSessionRequest,
-    NewSessionRequest, PromptRequest, ResumeSessionRequest, SessionConfigKind, SessionConfigOption,
-    SessionConfigOptionCategory, SessionConfigOptionValue, SessionId,
-    SetSessionConfigOptionRequest, SetSessionModeRequest, StopReason, TextContent,
+    McpServer, McpServerStdio, NewSessionRequest, PromptRequest, ResumeSessionRequest,
+    SessionConfigKind, SessionConfigOption, SessionConfigOptionCategory, SessionConfigOptionValue,
+    SessionId, SetSessionConfigOptionRequest, SetSessionModeRequest, StopReason, TextContent,
 };
 use agent_client_protocol::{
     Agent, Error, ErrorCode, UntypedMessage, is_incoming_transport_closed,
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::acp::client::SessionClient;
 use crate::acp::config::Config;
-use crate::{BackendError, Done, StatedKind, Task, error};
+use crate::{BackendError, ContextServer, Done, StatedKind, Task, error};
 
 /// How long an agent may take to stop by itself.
 const STOP: Duration = Duration::from_secs(2);
@@ -157,6 +157,7 @@ async fn open(
     let resumes = can.session_capabilities.resume.is_some();
     let is_resumable = resumes || can.load_session;
     let root = client.root();
+    let servers = context_server(task);
     let opened = |id, has_modes, options: Option<Vec<_>>| OpenSession {
         id,
         has_modes,
@@ -164,7 +165,10 @@ async fn open(
         is_resumable,
     };
     let Some(earlier) = &task.resume else {
-        let new = agent.send_request(NewSessionRequest::new(root)).block_task().await?;
+        let new = agent
+            .send_request(NewSessionRequest::new(root).mcp_servers(servers))
+            .block_task()
+            .await?;
         return Ok(opened(new.session_id, new.modes.is_some(), new.config_options));
     };
     let id = SessionId::new(earlier.id);
@@ -174,16 +178,25 @@ async fn open(
         _ => session_lost(program, &error.message),
     };
     if resumes {
-        let request = ResumeSessionRequest::new(id.clone(), root);
+        let request = ResumeSessionRequest::new(id.clone(), root).mcp_servers(servers);
         let found = agent.send_request(request).block_task().await.map_err(lost)?;
         Ok(opened(id, found.modes.is_some(), found.config_options))
     } else if can.load_session {
-        let request = LoadSessionRequest::new(id.clone(), root);
+        let request = LoadSessionRequest::new(id.clone(), root).mcp_servers(servers);
         let found = agent.send_request(request).block_task().await.map_err(lost)?;
         Ok(opened(id, found.modes.is_some(), found.config_options))
     } else {
         Err(session_lost(program, "it cannot load sessions"))
     }
+}
+
+/// The servers of a session. Every agent can start one that speaks on stdin and stdout.
+fn context_server(task: &Task<'_>) -> Vec<McpServer> {
+    let server = task.context_server.map(|ContextServer { program, args }| {
+        let server = McpServerStdio::new(ContextServer::NAME, program).args(args.clone());
+        McpServer::Stdio(server)
+    });
+    server.into_iter().collect()
 }
 
 fn session_lost(program: &str, message: &str) -> Stop {

@@ -19,6 +19,8 @@ pub(super) const PROGRAM: Program = Program {
     full: &[],
     dangerous: &["--dangerously-skip-permissions"],
     budget: None,
+    // It reads servers from its settings files alone.
+    context: None,
     resume: None,
     prompt: PromptBy::Argument("-p"),
     output: Output { key: "event", read, rest, exit: no_codes },

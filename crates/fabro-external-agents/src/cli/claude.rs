@@ -1,10 +1,10 @@
-use fabro_types::{FailureClass, Usage};
-use serde_json::Value;
+use fabro_types::{FailureClass, Permissions, Usage};
+use serde_json::{Value, json};
 
 use crate::cli::answer::{Answer, number};
 use crate::cli::program::{Output, Program, PromptBy, ignore_rest, no_codes};
 use crate::error::StatedKind;
-use crate::{Progress, error};
+use crate::{ContextServer, Progress, error};
 
 /// The tools that change files.
 const EDITS: &str = "Edit,MultiEdit,Write,NotebookEdit";
@@ -28,12 +28,27 @@ pub(super) const PROGRAM: Program = Program {
     full: &["--permission-mode", "acceptEdits", "--allowedTools", REACH],
     dangerous: &["--dangerously-skip-permissions"],
     budget: Some("--max-budget-usd"),
+    context: Some(context),
     resume: Some("--resume"),
     prompt: PromptBy::Stdin(&[]),
     output: Output { key: "type", read, rest: ignore_rest, exit: no_codes },
 };
 
 /// Reads one event of `stream-json`.
+/// The tool is allowed too: without a terminal, no person can be asked.
+fn context(server: &ContextServer, permissions: Permissions) -> Vec<String> {
+    let ContextServer { program, args } = server;
+    let name = ContextServer::NAME;
+    let config = json!({"mcpServers": {name: {"command": program, "args": args}}});
+    let tool = format!("mcp__{name}__get_workflow_context");
+    // Those for `full` end with a list of allowed tools.
+    let allowed = match permissions {
+        Permissions::Full => vec![tool],
+        _ => vec!["--allowedTools".to_owned(), tool],
+    };
+    [allowed, vec!["--mcp-config".to_owned(), config.to_string()]].concat()
+}
+
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     if let Some(id) = event["session_id"].as_str() {
         answer.session_id = Some(id.to_owned());

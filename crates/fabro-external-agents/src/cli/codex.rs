@@ -1,10 +1,10 @@
-use fabro_types::{FailureClass, Usage};
-use serde_json::Value;
+use fabro_types::{FailureClass, Permissions, Usage};
+use serde_json::{Value, json};
 
-use crate::Progress;
 use crate::cli::answer::{Answer, number, stated};
 use crate::cli::program::{Output, Program, PromptBy, ignore_rest, no_codes};
 use crate::error::{StatedKind, kind_of};
+use crate::{ContextServer, Progress};
 
 /// What codex says when the plan of the user is used up; its errors have no types.
 const QUOTA: &str = "You've hit your usage limit";
@@ -27,12 +27,22 @@ pub(super) const PROGRAM: Program = Program {
     dangerous: &["--dangerously-bypass-approvals-and-sandbox"],
     budget: None,
     // A subcommand: the options before it hold for it too.
+    context: Some(context),
     resume: Some("resume"),
     prompt: PromptBy::Stdin(&["-"]),
     output: Output { key: "type", read, rest: ignore_rest, exit: no_codes },
 };
 
 /// Reads one event of `--json`.
+/// Settings over those of its file. Their values are TOML, whose strings and arrays of them JSON's are.
+fn context(server: &ContextServer, _: Permissions) -> Vec<String> {
+    let ContextServer { program, args } = server;
+    let name = ContextServer::NAME;
+    let command = format!("mcp_servers.{name}.command={}", json!(program));
+    let args = format!("mcp_servers.{name}.args={}", json!(args));
+    ["-c".to_owned(), command, "-c".to_owned(), args].into()
+}
+
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     match event["type"].as_str() {
         Some("thread.started") => {

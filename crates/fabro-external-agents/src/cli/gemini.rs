@@ -27,6 +27,8 @@ pub(super) const PROGRAM: Program = Program {
     ],
     dangerous: &["--approval-mode", "yolo"],
     budget: None,
+    // It reads servers from its settings files alone.
+    context: None,
     resume: Some("--resume"),
     prompt: PromptBy::Stdin(&[]),
     output: Output { key: "type", read, rest, exit },

@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use crate::cli::answer::Answer;
 use crate::error::StatedKind;
-use crate::{Progress, Task};
+use crate::{ContextServer, Progress, Task};
 
 /// What is known of a program: how it is installed and started, and how its output is read.
 pub(super) struct Program {
@@ -25,6 +25,9 @@ pub(super) struct Program {
     pub(super) dangerous: &'static [&'static str],
     /// Gives it what it may spend, in US dollars.
     pub(super) budget: Option<&'static str>,
+    /// The arguments that give it a server for the context of the workflow, after those for permissions; `None`
+    /// where there are none.
+    pub(super) context: Option<fn(&ContextServer, Permissions) -> Vec<String>>,
     /// Continues the session whose id follows.
     pub(super) resume: Option<&'static str>,
     pub(super) prompt: PromptBy,
@@ -63,6 +66,9 @@ impl Program {
         };
         let fixed = [self.args, allowed].concat();
         let mut args: Vec<String> = fixed.into_iter().map(str::to_owned).collect();
+        if let (Some(context), Some(server)) = (self.context, task.context_server) {
+            args.extend(context(server, task.permissions));
+        }
         let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
         if let Some(model) = task.model {
             add(&["--model", model]);

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use fabro_engine::{Backend, Stage, StageEnd};
 use fabro_events::{CompletedTool, Event, EventBody, MessagePurpose, Note, PauseReason};
 use fabro_external_agents::{
-    Acp, Backend as Program, BackendError, Cli, CliAgent, Done, Progress, Session, Task,
+    Acp, Backend as Program, BackendError, Cli, CliAgent, ContextServer, Done, Progress, Session,
+    Task,
 };
 use fabro_sandbox::git::Snapshot;
 use fabro_types::{Failure, FailureClass, Outcome, Usage};
@@ -22,7 +23,7 @@ use super::journal::StageJournal;
 use super::prepare::StageRequest;
 use super::recorded::{LastMessage, ProgramSession, RecordedConversation};
 use super::settings::budget;
-use super::{LlmHandler, canceled_with, cannot_record};
+use super::{LlmHandler, canceled_with, cannot_record, context_server};
 use crate::common::{known, preview, warn};
 use crate::files::AgentStatus;
 
@@ -38,6 +39,8 @@ pub(super) struct ExternalConversation<'a> {
     name: String,
     request: &'a str,
     work_dir: PathBuf,
+    /// Tells the program what the workflow knows.
+    context_server: Option<ContextServer>,
     before: Option<Snapshot>,
     status: AgentStatus,
     so_far: RecordedConversation,
@@ -90,6 +93,7 @@ impl<'a> ExternalConversation<'a> {
             name,
             request: &request.message,
             work_dir,
+            context_server: context_server::of(handler, stage, request).await,
             before,
             status,
             so_far,
@@ -156,6 +160,7 @@ impl<'a> ExternalConversation<'a> {
             redactor: agents.redactor.clone(),
             on_event: &on_event,
             sandbox: agents.sandbox.as_deref(),
+            context_server: self.context_server.as_ref(),
             ..Task::new(prompt, &self.work_dir, &logs)
         };
         let mut running = std::pin::pin!(self.program.run(task));
@@ -310,6 +315,7 @@ impl<'a> ExternalConversation<'a> {
     async fn reply(&self, stage: &Stage, text: String) -> Reply {
         Reply {
             text,
+            is_cut_off: false,
             usage: self.so_far.usage.clone(),
             files_touched: self.touched(stage).await,
             files: self.handler.agent_files(stage, &self.status, None).await,

@@ -2,6 +2,7 @@
 //! interpreted as the stage's outcome.
 
 mod api;
+mod context_server;
 mod exchange;
 mod external;
 mod interpret;

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::input::Body;
-use super::{json, unchanged};
-use crate::actions::{Answer, Cancel, Fork, Resume, Start, Steer};
+use super::json;
+use crate::actions::{Answer, Cancel, Fork, Resume, Seen, Start, Steer};
 use crate::app::App;
+use crate::once;
 use crate::problem::Problem;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -39,8 +40,8 @@ pub(super) async fn answer(
     Body(request): Body<Answer>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    unchanged(&app, run, &headers).await?;
-    Ok(json(&app.actions.answer(run, &request, "http").await?))
+    let at = seen(&headers)?;
+    Ok(json(&app.actions.answer(run, &request, "http", at).await?))
 }
 
 pub(super) async fn steer(
@@ -50,8 +51,8 @@ pub(super) async fn steer(
     Body(request): Body<Steer>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    unchanged(&app, run, &headers).await?;
-    Ok(json(&app.actions.steer(run, &request).await?))
+    let at = seen(&headers)?;
+    Ok(json(&app.actions.steer(run, &request, at).await?))
 }
 
 pub(super) async fn cancel(
@@ -61,8 +62,8 @@ pub(super) async fn cancel(
     Body(request): Body<Cancel>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    unchanged(&app, run, &headers).await?;
-    Ok(json(&app.actions.cancel(run, &request).await?))
+    let at = seen(&headers)?;
+    Ok(json(&app.actions.cancel(run, &request, at).await?))
 }
 
 pub(super) async fn resume(
@@ -72,8 +73,9 @@ pub(super) async fn resume(
     Body(request): Body<Resume>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    unchanged(&app, run, &headers).await?;
-    let begin = async |_| Ok(to_value(&app.actions.resume(run, &request).await?));
+    once::key(&headers)?;
+    let at = seen(&headers)?;
+    let begin = async |_| Ok(to_value(&app.actions.resume(run, &request, at).await?));
     let same = ("resume", run, &request);
     let (started, is_kept) = app.once.execute(&headers, &same, || None, begin).await?;
     Ok(replayed(json(&started), is_kept))
@@ -86,8 +88,9 @@ pub(super) async fn fork(
     Body(request): Body<Fork>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    unchanged(&app, run, &headers).await?;
-    let copy = async |_| Ok(to_value(&app.actions.fork(run, &request).await?));
+    once::key(&headers)?;
+    let at = seen(&headers)?;
+    let copy = async |_| Ok(to_value(&app.actions.fork(run, &request, at).await?));
     let same = ("fork", run, &request);
     let (forked, is_kept) = app.once.execute(&headers, &same, || None, copy).await?;
     Ok(replayed(json(&forked), is_kept))
@@ -100,8 +103,22 @@ pub(super) async fn rewind(
     Body(request): Body<Fork>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    unchanged(&app, run, &headers).await?;
-    Ok(json(&app.actions.rewind(run, &request).await?))
+    let at = seen(&headers)?;
+    Ok(json(&app.actions.rewind(run, &request, at).await?))
+}
+
+/// The state of the run that the client has seen, if it says so with `If-Match`.
+fn seen(headers: &HeaderMap) -> Result<Seen, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let tag = value.to_str().unwrap_or_default().trim();
+    if tag == "*" {
+        return Ok(None);
+    }
+    let number = tag.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(tag);
+    number
+        .parse()
+        .map(Some)
+        .map_err(|_| Problem::changed(format!("`{}` is no ETag of a run", tag.escape_debug())))
 }
 
 fn replayed(response: Response, is_kept: bool) -> Response {

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use crate::guard::MAX_BODY;
@@ -32,24 +32,29 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let media = request.headers().get(header::CONTENT_TYPE).cloned();
+        let is_json = is_json(request.headers());
         let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY).await.unwrap_or_default();
         if bytes.is_empty() {
             return parse(b"{}");
         }
-        // A form of another site cannot send this type without asking first.
-        let media = media.as_ref().and_then(|it| it.to_str().ok()).unwrap_or_default();
-        let essence = media.split(';').next().unwrap_or_default().trim();
-        if !essence.eq_ignore_ascii_case("application/json") {
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "media_type",
-                "the body is not declared as JSON",
-                "send Content-Type: application/json",
-            ));
-        }
-        parse(&bytes)
+        if is_json { parse(&bytes) } else { Err(not_json()) }
     }
+}
+
+/// Whether a body is declared as JSON. A form of another site cannot send this type without asking first.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let media = headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let essence = media.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+pub(crate) fn not_json() -> Problem {
+    Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "media_type",
+        "the body is not declared as JSON",
+        "send Content-Type: application/json",
+    )
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {

@@ -11,14 +11,13 @@ mod session;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use fabro_store::Runs as _;
-use fabro_types::RunId;
 use serde::Serialize;
 
-pub(crate) use input::Params;
+pub(crate) use input::{Params, is_json, not_json};
+pub(crate) use logs::log_command;
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -89,22 +88,6 @@ fn json_at(value: &impl Serialize, seq: u64) -> Response {
         response.headers_mut().insert(header::ETAG, tag);
     }
     response
-}
-
-/// Checks that the run is where the client has seen it, if it says so with `If-Match`.
-async fn unchanged(app: &App, run: RunId, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(()) };
-    let tag = value.to_str().unwrap_or_default().trim();
-    let seq = app.actions.store.last_seq(run).await?;
-    if tag == "*" || tag.trim_matches('"').parse() == Ok(seq) {
-        return Ok(());
-    }
-    Err(Problem::new(
-        StatusCode::PRECONDITION_FAILED,
-        "run_changed",
-        format!("the run is at event {seq}, and the request is for {}", tag.escape_debug()),
-        "read the run again, then decide again",
-    ))
 }
 
 /// The inputs and outputs that have a schema.

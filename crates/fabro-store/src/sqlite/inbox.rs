@@ -6,9 +6,9 @@ use super::chain::Hash;
 use super::database::{Database, run_key};
 use super::fault::Fault;
 use super::heads::Head;
-use super::schema;
 use super::transaction::Transaction;
-use crate::{InboxId, Message, StoreError, gate};
+use super::{log, schema};
+use crate::{InboxId, Message, RunAt, StoreError, gate};
 
 fn sum(message: &[u8]) -> Hash {
     Hash::of(&[message])
@@ -26,7 +26,12 @@ pub(super) fn hash_old_messages(transaction: &Transaction<'_>) -> rusqlite::Resu
 }
 
 impl Database {
-    pub(super) fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+    pub(super) fn post(
+        &self,
+        run: RunId,
+        message: &Message,
+        at: Option<RunAt>,
+    ) -> Result<InboxId, StoreError> {
         let text = serde_json::to_string(message).map_err(|error| StoreError::Database {
             path: self.path.clone(),
             detail: error.to_string(),
@@ -36,6 +41,9 @@ impl Database {
             let Some(key) = run_key(transaction, run)? else {
                 return Err(StoreError::NotFound { text: run.to_string() }.into());
             };
+            if let Some(at) = at {
+                at.check(log::end(transaction, at.run)?.map_or(0, |end| end.seq))?;
+            }
             let posted = transaction
                 .prepare_cached(
                     "INSERT INTO inbox (run, gate, message, sum) VALUES (?1, ?2, ?3, ?4)

@@ -34,7 +34,7 @@ pub use usage::{RunUsage, StoreUsage};
 pub use verify::RunVerification;
 
 use crate::{
-    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, Leases, Message, RunLog,
+    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, Leases, Message, RunAt, RunLog,
     RunSummary, Runs, StoreError, StoreWarning,
 };
 
@@ -195,9 +195,14 @@ impl Runs for SqliteStore {
 
 #[async_trait]
 impl Inbox for SqliteStore {
-    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+    async fn post_at(
+        &self,
+        run: RunId,
+        message: &Message,
+        at: Option<RunAt>,
+    ) -> Result<InboxId, StoreError> {
         let message = message.clone();
-        self.thread.run(move |db| db.post(run, &message)).await
+        self.thread.run(move |db| db.post(run, &message, at)).await
     }
 
     async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {

@@ -1,13 +1,15 @@
 //! What commands do with their arguments: which of them they evaluate.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::interpreters;
 use super::words::{Word, is_name};
+use super::{flow, interpreters};
 use crate::misplaced::{Advice, Misplaced};
 
 /// What a command does with its words.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "what is known of a command is independent")]
 pub(super) struct Verdict {
     /// Words that take no value, by their index.
     pub(super) refused: Vec<(Range<usize>, Misplaced)>,
@@ -21,6 +23,14 @@ pub(super) struct Verdict {
     pub(super) attributed: Vec<String>,
     pub(super) arrays: Vec<String>,
     pub(super) any_attributed: bool,
+    /// The words that name what runs and are not fixed.
+    pub(super) names: Vec<usize>,
+    /// Variables in the words that it refuses become code.
+    pub(super) evaluates_reads: bool,
+    /// Variables that a script in its words evaluates, and files that it runs.
+    pub(super) evaluated: BTreeSet<String>,
+    /// It is to run a command and has none.
+    pub(super) lacks_command: bool,
 }
 
 impl Verdict {
@@ -33,6 +43,9 @@ impl Verdict {
         let mut inner = judge(&words[from..]);
         for (range, _) in &mut inner.refused {
             *range = range.start + from..range.end + from;
+        }
+        for name in &mut inner.names {
+            *name += from;
         }
         inner
     }
@@ -96,25 +109,43 @@ pub(super) fn is_declaration(name: &str) -> bool {
     ["declare", "export", "local", "readonly", "typeset"].contains(&name)
 }
 
-/// Variables that the shell itself evaluates when they are set or used.
+/// Variables that the shell evaluates when they are set or used, or that common programs run.
 pub(super) fn is_special_variable(name: &str) -> bool {
-    const NAMES: [&str; 28] = [
+    const NAMES: [&str; 50] = [
         "BASHOPTS",
         "BASHPID",
+        "BASH_ALIASES",
         "BASH_ARGC",
         "BASH_ARGV",
         "BASH_CMDS",
-        "BASH_ALIASES",
         "BASH_ENV",
+        "BROWSER",
+        "EDITOR",
         "ENV",
         "EPOCHSECONDS",
         "EUID",
         "FUNCNEST",
+        "GIT_ASKPASS",
+        "GIT_EDITOR",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_PAGER",
+        "GIT_PROXY_COMMAND",
+        "GIT_SEQUENCE_EDITOR",
+        "GIT_SSH",
+        "GIT_SSH_COMMAND",
         "HISTCMD",
         "IFS",
+        "LESSCLOSE",
+        "LESSOPEN",
         "LINENO",
         "MAILCHECK",
+        "MAKEFLAGS",
+        "MANPAGER",
+        "NODE_OPTIONS",
         "OPTIND",
+        "PAGER",
+        "PERL5DB",
+        "PERL5OPT",
         "PPID",
         "PROMPT_COMMAND",
         "PS0",
@@ -122,11 +153,15 @@ pub(super) fn is_special_variable(name: &str) -> bool {
         "PS2",
         "PS3",
         "PS4",
+        "PYTHONSTARTUP",
         "RANDOM",
+        "RUBYOPT",
         "SECONDS",
         "SHELLOPTS",
         "SRANDOM",
+        "SSH_ASKPASS",
         "UID",
+        "VISUAL",
     ];
     NAMES.contains(&name) || name.starts_with("LD_") || name.starts_with("BASH_FUNC")
 }
@@ -137,7 +172,14 @@ pub(super) fn judge(words: &[Word]) -> Verdict {
     if words[0].has_values() {
         return Verdict::refusing(0..words.len(), COMMAND_NAME);
     }
-    let Some(name) = name_of(&words[0]) else { return Verdict::refusing(all, UNKNOWN) };
+    let Some(name) = name_of(&words[0]) else {
+        let has_operand = words[1..].iter().any(|word| !is_option(word));
+        return Verdict {
+            names: vec![0],
+            runs_input: (!has_operand).then(|| "a command whose name is not fixed".to_owned()),
+            ..Verdict::refusing(all, UNKNOWN)
+        };
+    };
     match name {
         "alias" => Verdict {
             unclear: Some(Misplaced::new("in a script that defines aliases", Advice::Variable)),
@@ -155,11 +197,48 @@ pub(super) fn judge(words: &[Word]) -> Verdict {
                 "trap" => Advice::InnerScript,
                 _ => Advice::Variable,
             };
-            Verdict::refusing(all, Misplaced::of(place, advice))
+            evaluating(name, words, Misplaced::of(place, advice))
         }
         name if PLAIN.contains(&name) => Verdict::default(),
         name => interpreters::judge(name, words),
     }
+}
+
+/// A builtin that evaluates words, or what it reads.
+fn evaluating(name: &str, words: &[Word], why: Misplaced) -> Verdict {
+    const NAMES_VARIABLES: [&str; 8] =
+        ["compgen", "complete", "getopts", "let", "mapfile", "read", "readarray", "unset"];
+    let all = 1..words.len();
+    let first = words.get(1).map_or("", |word| &*word.text);
+    let is_input = match name {
+        "." | "source" => first.starts_with("/dev/") || first.starts_with("/proc/"),
+        // What is not fixed may be `$(cat)`.
+        "eval" => words.iter().any(|word| word.text.contains('\0')),
+        _ => false,
+    };
+    let mut verdict = Verdict {
+        runs_input: is_input.then(|| name.to_owned()),
+        evaluates_reads: NAMES_VARIABLES.contains(&name),
+        ..Verdict::refusing(all, why)
+    };
+    match name {
+        "." | "source" => verdict.evaluated.extend(words.get(1).and_then(flow::file)),
+        "eval" | "trap" => {
+            for text in words[1..].iter().filter_map(Word::fixed) {
+                verdict.evaluated.append(&mut super::read(text).evaluated);
+            }
+        }
+        _ => {}
+    }
+    verdict
+}
+
+/// As a command, the text of the word would be one that a value decides, or that evaluates its words.
+pub(super) fn leads(word: &Word) -> bool {
+    let text = word.assigned().trim_start();
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let is_alone = first.len() == text.len();
+    first.contains('\0') || !is_alone && (EVALUATING.contains(&first) || interpreters::runs(first))
 }
 
 /// The name without its folder; `None` when it is not fixed.

@@ -1,5 +1,7 @@
 //! Loops, `case`, `if` and `[[ … ]]`.
 
+use super::commands::leads;
+use super::flow::{ARGUMENTS, Flow};
 use super::lists::{End, LOOP_NAME, Scan, Scanner};
 use super::words::{Syntax, Word, is_name, unclear};
 use crate::misplaced::{Advice, Misplaced};
@@ -37,13 +39,11 @@ impl Scanner<'_> {
                 self.whitespace()?;
                 let name = self.word(Syntax::Argument)?;
                 self.refuse(name.values, &LOOP_NAME);
-                self.functions.insert(name.text);
                 self.whitespace()?;
                 if self.is("()") {
                     self.at += 2;
                 }
-                self.whitespace_and_lines()?;
-                self.command()?;
+                self.function_body(name.text)?;
             }
             _ => return Err(unclear("after a word of the shell in an unexpected place")),
         }
@@ -65,6 +65,16 @@ impl Scanner<'_> {
             if self.reserved() == Some("in") {
                 self.at += 2;
                 self.loop_words(&name.text)?;
+            } else {
+                let start = self.reads.len();
+                // Without words, the loop is over the arguments.
+                self.assigned.push(Flow {
+                    name: Some(ARGUMENTS.to_owned()),
+                    to: name.text.clone(),
+                    reads: start..start,
+                    leads: true,
+                    ..Flow::default()
+                });
             }
         }
         loop {
@@ -87,7 +97,10 @@ impl Scanner<'_> {
             }
             let word = self.some_word(Syntax::Argument)?;
             self.accept(&word);
-            self.note_assigned(&word, name, false);
+            let leads = leads(&word);
+            if let Some(flow) = self.flows(&word, name) {
+                flow.leads = leads;
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Programs that run code from their arguments or their input, and programs that run other commands.
 
 use super::commands::{Verdict, is_option, name_of};
+use super::flow;
 use super::words::Word;
 use crate::misplaced::{Advice, Misplaced};
 
@@ -170,8 +171,22 @@ const RUNNERS: [&str; 27] = [
 ];
 
 /// Options of any program whose argument is code.
-const CODE_OPTIONS: [&str; 6] =
-    ["--command", "--eval", "--exec", "--execute", "--run", "--to-command"];
+const CODE_OPTIONS: [&str; 10] = [
+    "--checkpoint-action",
+    "--command",
+    "--eval",
+    "--exec",
+    "--execute",
+    "--rsh",
+    "--rsync-path",
+    "--run",
+    "--to-command",
+    "--use-compress-program",
+];
+
+/// Short options of some programs whose argument is code.
+const SHORT_CODE_OPTIONS: [(&str, &str); 5] =
+    [("make", "E"), ("rsync", "e"), ("scp", "oS"), ("sftp", "oS"), ("tar", "IF")];
 
 const OTHER_COMMAND: Misplaced = Misplaced::new("as the name of a command", Advice::Name);
 
@@ -188,6 +203,11 @@ fn kind(name: &str) -> Option<Kind> {
     })
 }
 
+/// A program that runs code or another command.
+pub(super) fn runs(name: &str) -> bool {
+    kind(name).is_some() || WRAPPERS.iter().any(|(known, ..)| *known == name)
+}
+
 /// What a command that is no builtin does with its words.
 pub(super) fn judge(name: &str, words: &[Word]) -> Verdict {
     if let Some(kind) = kind(name) {
@@ -198,6 +218,7 @@ pub(super) fn judge(name: &str, words: &[Word]) -> Verdict {
     }
     match name {
         "find" | "fd" | "fdfind" => find(words),
+        "gmake" | "make" => make(name, words),
         "git" => git(words),
         _ => other(name, words),
     }
@@ -208,20 +229,26 @@ fn script_of(name: &str) -> Misplaced {
 }
 
 fn filter_of(name: &str) -> Misplaced {
-    Misplaced::of(format!("in a script or an option of `{name}`"), Advice::Variable)
+    Misplaced::of(format!("in a script or an option of `{name}`"), Advice::Filter)
 }
 
 fn interpreter(kind: Kind, name: &str, words: &[Word]) -> Verdict {
     match kind {
-        Kind::Shell(code, with_argument) => shell(name, code, with_argument, words),
-        Kind::Permuting => permuting(name, words),
-        Kind::Awk => awk(name, words),
-        Kind::Sed => sed(name, words),
+        Kind::Shell(code, with_argument) => {
+            evaluating_reads(shell(name, code, with_argument, words))
+        }
+        Kind::Permuting => evaluating_reads(permuting(name, words)),
+        Kind::Awk => evaluating_reads(awk(name, words)),
+        Kind::Sed => evaluating_reads(sed(name, words)),
         Kind::Everything => Verdict {
             runs_input: Some(name.to_owned()),
             ..Verdict::refusing(1..words.len(), script_of(name))
         },
     }
+}
+
+fn evaluating_reads(verdict: Verdict) -> Verdict {
+    Verdict { evaluates_reads: true, ..verdict }
 }
 
 /// Short options together, such as `-lc`.
@@ -233,12 +260,15 @@ fn letters(word: &Word) -> &str {
 fn shell(name: &str, code: &str, with_argument: &str, words: &[Word]) -> Verdict {
     let mut at = 1;
     let mut reads_input = false;
+    let mut has_code = false;
     while let Some(word) = words.get(at).filter(|word| is_option(word)) {
         at += 1;
         if word.text == "--" {
             break;
         }
         let letters = letters(word);
+        has_code |= letters.contains(|c| code.contains(c));
+        at += usize::from(["--rcfile", "--init-file"].contains(&&*word.text));
         reads_input |= letters.contains('s') && !letters.contains(|c| code.contains(c));
         let takes_next = letters.ends_with(|c| with_argument.contains(c));
         at += usize::from(takes_next && !letters.contains(|c| code.contains(c)));
@@ -253,10 +283,39 @@ fn shell(name: &str, code: &str, with_argument: &str, words: &[Word]) -> Verdict
     });
     // After a fixed operand, values are arguments of the script.
     let end = if is_fixed { (at + 1).min(words.len()) } else { words.len() };
-    Verdict {
+    let mut verdict = Verdict {
         runs_input: reads_input.then(|| name.to_owned()),
         ..Verdict::refusing(1..end, script_of(name))
+    };
+    match operand.map(|word| (word, word.fixed())) {
+        Some((_, Some(script))) if has_code && SHELLS.contains(&name) => {
+            inner_script(name, script, words, at, &mut verdict);
+        }
+        // It may be `$(cat)`.
+        Some((_, None)) if has_code => verdict.runs_input = Some(name.to_owned()),
+        Some((word, _)) if !has_code => verdict.evaluated.extend(flow::file(word)),
+        _ => {}
     }
+    verdict
+}
+
+/// A script for a shell, which stands in the word `at`: what it does with the words after it, with
+/// variables and with its input.
+fn inner_script(name: &str, script: &str, words: &[Word], at: usize, verdict: &mut Verdict) {
+    let inner = super::read(script);
+    if inner.runs_input || inner.is_unclear {
+        verdict.runs_input = Some(name.to_owned());
+    }
+    if inner.evaluated.contains(flow::ARGUMENTS) || inner.is_unclear {
+        let place = format!("in the arguments of a script of `{name}`, which evaluates them");
+        let why = Misplaced::of(place, Advice::Number);
+        verdict.refused.push((at + 1..words.len(), why));
+    } else if inner.commands.contains(flow::ARGUMENTS) && words.len() > at + 2 {
+        verdict.refused.extend(Verdict::of_inner(words, at + 2).refused);
+    }
+    verdict.evaluated.extend(inner.evaluated);
+    verdict.evaluated.extend(inner.commands);
+    verdict.evaluated.remove(flow::ARGUMENTS);
 }
 
 fn permuting(name: &str, words: &[Word]) -> Verdict {
@@ -279,6 +338,7 @@ fn permuting(name: &str, words: &[Word]) -> Verdict {
             has_code = true;
             at += 1;
         } else if !is_option(word) && !has_code {
+            verdict.evaluated.extend(flow::file(word));
             let is_fixed = !word.has_values() && !word.has_pattern;
             let end = if is_fixed { at + 1 } else { words.len() };
             verdict.refused.push((1..end, script_of(name)));
@@ -408,13 +468,23 @@ fn wrapper(name: &str, with_argument: &str, operands: usize, words: &[Word]) -> 
     }
     if name == "xargs" {
         // Its input becomes words of the command.
-        let evaluates = !inner.refused.is_empty() || inner.runs_input.is_some();
+        let evaluates =
+            !inner.refused.is_empty() || inner.runs_input.is_some() || inner.lacks_command;
         inner.runs_input = evaluates.then(|| name.to_owned());
     } else if is_missing && matches!(name, "sudo" | "busybox" | "toybox") {
         inner.runs_input = Some(name.to_owned());
     }
     refused.extend(inner.refused);
-    Verdict { refused, ..inner }
+    let lacks_command = inner.lacks_command || is_missing && name != "xargs";
+    Verdict { refused, lacks_command, ..inner }
+}
+
+/// Variables of make and targets are words; a makefile from the input is code.
+fn make(name: &str, words: &[Word]) -> Verdict {
+    let is_input = |word: &Word| word.text == "-" || word.text.starts_with("/dev/");
+    let runs_input = words[1..].iter().any(is_input).then(|| name.to_owned());
+    let inner = other(name, words);
+    Verdict { runs_input: runs_input.or(inner.runs_input), ..inner }
 }
 
 /// `find … -exec COMMAND … \;`
@@ -430,7 +500,11 @@ fn find(words: &[Word]) -> Verdict {
             .position(|word| matches!(&*word.text, ";" | "+"))
             .unwrap_or(words.len() - start);
         if length > 0 {
-            verdict.refused.extend(Verdict::of_inner(&words[..start + length], start).refused);
+            let inner = Verdict::of_inner(&words[..start + length], start);
+            verdict.refused.extend(inner.refused);
+            verdict.names.extend(inner.names);
+            verdict.evaluated.extend(inner.evaluated);
+            verdict.evaluates_reads |= inner.evaluates_reads;
         }
         from = start + length;
     }
@@ -455,11 +529,17 @@ fn git(words: &[Word]) -> Verdict {
 /// code for it.
 fn other(name: &str, words: &[Word]) -> Verdict {
     let mut verdict = Verdict::default();
+    let short = SHORT_CODE_OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, it)| *it);
     for (at, word) in words.iter().enumerate().skip(1) {
         let option = word.text.split('=').next().unwrap_or_default();
         if CODE_OPTIONS.contains(&option) {
             let end = if word.text.contains('=') { at + 1 } else { at + 2 };
             verdict.refused.push((at..end.min(words.len()), filter_of(name)));
+            verdict.evaluates_reads = true;
+        }
+        let is_code = short.is_some_and(|short| letters(word).contains(|c| short.contains(c)));
+        if is_code {
+            verdict.refused.push((at..(at + 2).min(words.len()), filter_of(name)));
         }
         let Some(inner) = name_of(word) else { continue };
         let Some(kind) = kind(inner) else { continue };

@@ -1,8 +1,9 @@
 //! Lists of commands: pipelines, compound commands, simple commands, redirections and here-documents.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
+use super::flow::{ARGUMENTS, Flow, Sinks};
 use super::words::{Syntax, Word, is_name, unclear};
 use super::{HeredocEnd, Place, Reading, VALUE};
 use crate::misplaced::{Advice, Misplaced};
@@ -48,14 +49,6 @@ pub(super) struct Heredoc {
     pub(super) refused: Option<Misplaced>,
 }
 
-/// A value that is assigned to a variable.
-pub(super) struct Assigned {
-    values: Range<usize>,
-    name: String,
-    /// By `declare` and the like, which read `(…)` in the value for arrays.
-    by_declaration: bool,
-}
-
 pub(super) struct Scanner<'t> {
     pub(super) text: &'t str,
     pub(super) bytes: &'t [u8],
@@ -71,17 +64,19 @@ pub(super) struct Scanner<'t> {
     pub(super) slots: Vec<Slot>,
     /// Values before this one are decided.
     decided: usize,
-    pub(super) evaluated: BTreeSet<String>,
-    pub(super) assigned: Vec<Assigned>,
+    pub(super) sinks: Sinks,
+    pub(super) assigned: Vec<Flow>,
     /// Variables with attributes: integers and references; arrays.
     pub(super) attributed: BTreeSet<String>,
     pub(super) arrays: BTreeSet<String>,
     pub(super) is_any_attributed: bool,
     pub(super) functions: BTreeSet<String>,
-    /// Values that commands of these names get; the commands may be functions of the script.
-    pub(super) arguments: Vec<(Range<usize>, String)>,
-    /// `$1` and the like stand where they are evaluated.
-    evaluates_arguments: bool,
+    /// The functions that read their input: what they run of it, and the names that they read.
+    pub(super) readers: BTreeMap<String, (Option<String>, BTreeSet<String>)>,
+    /// The variables and files that take the input of a command, in the order of the text.
+    pub(super) input_names: Vec<String>,
+    /// The commands that run their input, and do not have one of their own.
+    pub(super) input_runners: Vec<String>,
 }
 
 /// Reads a script in which every NUL stands for a value.
@@ -98,51 +93,50 @@ pub(crate) fn read(text: &str) -> Reading {
         reads: Vec::new(),
         slots: vec![Slot::default(); values],
         decided: 0,
-        evaluated: BTreeSet::new(),
+        sinks: Sinks::default(),
         assigned: Vec::new(),
         attributed: BTreeSet::new(),
         arrays: BTreeSet::new(),
         is_any_attributed: false,
         functions: BTreeSet::new(),
-        arguments: Vec::new(),
-        evaluates_arguments: false,
+        readers: BTreeMap::new(),
+        input_names: Vec::new(),
+        input_runners: Vec::new(),
     };
     let unclear = scanner.list(End::Text).err();
     scanner.finish(unclear.as_ref())
+}
+
+/// Values and variables that a command reads from its input.
+pub(super) struct Input {
+    pub(super) values: Range<usize>,
+    pub(super) heredocs: Range<usize>,
+    pub(super) reads: Range<usize>,
 }
 
 /// A command with everything in it.
 pub(super) struct Unit {
     values: Range<usize>,
     heredocs: Range<usize>,
+    reads: Range<usize>,
+    /// What it makes of its input, in [`Scanner::input_names`].
+    input_names: Range<usize>,
     /// It runs what it reads, under this name.
-    runs_input: Option<String>,
+    pub(super) runs_input: Option<String>,
 }
+
+/// The most commands of a pipeline that are followed.
+const MAX_PIPELINE: usize = 64;
 
 impl Scanner<'_> {
     fn finish(mut self, unclear: Option<&Misplaced>) -> Reading {
         if let Some(unclear) = unclear {
             self.refuse(self.decided..self.slots.len(), unclear);
         }
-        for Assigned { values, name, by_declaration } in std::mem::take(&mut self.assigned) {
-            let is_attributed = self.is_any_attributed
-                || self.attributed.contains(&name)
-                || by_declaration && self.arrays.contains(&name);
-            if let Some(unclear) = unclear {
-                self.refuse(values, unclear);
-            } else if is_attributed || self.evaluated.contains(&name) {
-                let place = format!("in the variable `{name}`, which the script evaluates");
-                self.refuse(values, &Misplaced::of(place, Advice::Number));
-            }
-        }
-        for (values, name) in std::mem::take(&mut self.arguments) {
-            if self.evaluates_arguments && (name == "set" || self.functions.contains(&name)) {
-                let place = format!(
-                    "in the arguments of `{name}`, for the script evaluates `$1` and the like"
-                );
-                self.refuse(values, &Misplaced::of(place, Advice::Number));
-            }
-        }
+        let reads_evaluated =
+            self.input_names.iter().any(|name| self.sinks.evaluated.contains(name));
+        let runs_input = reads_evaluated || !self.input_runners.is_empty();
+        self.follow_flows(unclear);
         let unknown = Misplaced::new("in this place", Advice::Variable);
         let heredocs = &self.heredocs;
         let place = |slot: Slot| {
@@ -156,7 +150,9 @@ impl Scanner<'_> {
         Reading {
             places: std::mem::take(&mut self.slots).into_iter().map(place).collect(),
             heredocs: self.heredocs.into_iter().map(|it| it.end).collect(),
-            evaluated: self.evaluated,
+            evaluated: self.sinks.evaluated,
+            commands: self.sinks.commands,
+            runs_input,
             is_unclear: unclear.is_some(),
         }
     }
@@ -229,9 +225,11 @@ impl Scanner<'_> {
             rest.trim_start_matches('{')
                 .starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
         };
-        self.evaluates_arguments |= written.split('$').skip(1).any(is_positional);
+        if written.split('$').skip(1).any(is_positional) {
+            self.sinks.evaluated.insert(ARGUMENTS.to_owned());
+        }
         let text = self.text[part].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        self.evaluated.extend(text.filter(|name| is_name(name)).map(str::to_owned));
+        self.sinks.evaluated.extend(text.filter(|name| is_name(name)).map(str::to_owned));
     }
 
     /// Commands up to the end, which is not taken when it is `)`; the word that was the end.
@@ -344,9 +342,9 @@ impl Scanner<'_> {
         let mut units = Vec::new();
         loop {
             self.whitespace_and_lines()?;
-            while self.reserved() == Some("!") {
-                self.at += 1;
-                self.whitespace()?;
+            self.pipeline_words()?;
+            if units.len() == MAX_PIPELINE {
+                return Err(unclear("after a pipeline of so many commands"));
             }
             units.push(self.command()?);
             self.whitespace()?;
@@ -355,21 +353,78 @@ impl Scanner<'_> {
             }
             self.at += if self.is("|&") { 2 } else { 1 };
         }
+        self.follow_pipeline(&units);
+        Ok(())
+    }
+
+    /// `!`, and `time` where it is a word of the shell.
+    fn pipeline_words(&mut self) -> Scan<()> {
+        loop {
+            let rest = self.text[self.at..].trim_start_matches("time");
+            let is_time = self.is("time") && rest.starts_with([' ', '\t', '\n']);
+            let after = rest.trim_start_matches([' ', '\t']);
+            let has_other_option = after.starts_with('-') && !after.starts_with("-p ");
+            if self.reserved() == Some("!") {
+                self.at += 1;
+            } else if is_time && !has_other_option {
+                self.at += "time".len();
+                self.whitespace()?;
+                self.at += if self.is("-p ") { 2 } else { 0 };
+            } else {
+                return Ok(());
+            }
+            self.whitespace()?;
+        }
+    }
+
+    /// What each command of a pipeline gets from those before it.
+    fn follow_pipeline(&mut self, units: &[Unit]) {
         let mut reader = None;
-        for unit in units.into_iter().rev() {
+        for unit in units.iter().rev() {
             if let Some(name) = &reader {
                 let place = format!("in what is piped to `{name}`, which runs it");
                 let why = Misplaced::of(place, Advice::InnerScript);
-                self.refuse_all(unit.values, unit.heredocs, &why);
+                self.refuse_all(unit.values.clone(), unit.heredocs.clone(), &why);
+                self.evaluate_reads(unit.reads.clone());
             }
-            reader = reader.or(unit.runs_input);
+            reader = reader.or(unit.runs_input.clone());
         }
-        Ok(())
+        let first = &units[0];
+        for unit in &units[1..] {
+            let before = Input {
+                values: first.values.start..unit.values.start,
+                heredocs: first.heredocs.start..unit.heredocs.start,
+                reads: first.reads.start..unit.reads.start,
+            };
+            self.input_flows(&before, unit.input_names.clone());
+        }
+        self.input_runners.extend(first.runs_input.clone());
+    }
+
+    /// What is read from this input may become any of these.
+    pub(super) fn input_flows(&mut self, input: &Input, names: Range<usize>) {
+        if input.values.is_empty() && input.heredocs.is_empty() && input.reads.is_empty() {
+            return;
+        }
+        let names: BTreeSet<String> = self.input_names[names].iter().cloned().collect();
+        for to in names {
+            self.assigned.push(Flow {
+                values: input.values.clone(),
+                heredocs: input.heredocs.clone(),
+                reads: input.reads.clone(),
+                to,
+                leads: true,
+                ..Flow::default()
+            });
+        }
     }
 
     pub(super) fn command(&mut self) -> Scan<Unit> {
         let start = self.next;
         let documents = self.heredocs.len();
+        let reads = self.reads.len();
+        let names = self.input_names.len();
+        let runners = self.input_runners.len();
         let reserved = self.reserved();
         let runs_input = match (self.peek(), reserved) {
             (Some(b'('), _) => {
@@ -383,20 +438,25 @@ impl Scanner<'_> {
                     self.at += 1;
                     self.depth -= 1;
                 }
-                self.redirections()?;
-                None
+                self.redirections(names, runners)?
             }
             (_, Some(word)) => {
                 self.at += word.len();
                 self.deeper()?;
                 self.compound(word)?;
                 self.depth -= 1;
-                self.redirections()?;
-                None
+                self.redirections(names, runners)?
             }
             _ => self.simple()?,
         };
-        Ok(Unit { values: start..self.next, heredocs: documents..self.heredocs.len(), runs_input })
+        self.input_runners.truncate(runners);
+        Ok(Unit {
+            values: start..self.next,
+            heredocs: documents..self.heredocs.len(),
+            reads: reads..self.reads.len(),
+            input_names: names..self.input_names.len(),
+            runs_input,
+        })
     }
 
     pub(super) fn some_word(&mut self, syntax: Syntax) -> Scan<Word> {
@@ -405,12 +465,5 @@ impl Scanner<'_> {
             return Err(unclear("after a sign in an unexpected place"));
         }
         Ok(word)
-    }
-
-    pub(super) fn note_assigned(&mut self, word: &Word, name: &str, by_declaration: bool) {
-        if word.has_values() {
-            let values = word.values.clone();
-            self.assigned.push(Assigned { values, name: name.to_owned(), by_declaration });
-        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod commands;
 mod compound;
+mod flow;
 mod interpreters;
 mod lists;
 mod simple;
@@ -53,6 +54,10 @@ pub(crate) struct Reading {
     /// Variables whose content the script evaluates: in arithmetic, by `eval` or in the script of
     /// another shell.
     pub(crate) evaluated: BTreeSet<String>,
+    /// Variables that stand where the name of a command stands.
+    pub(crate) commands: BTreeSet<String>,
+    /// The script runs what it reads from its input.
+    pub(crate) runs_input: bool,
     /// The script was not read to its end, so that it may evaluate any variable.
     pub(crate) is_unclear: bool,
 }

@@ -1,8 +1,11 @@
 //! Simple commands, redirections and here-documents.
 
+use std::collections::BTreeSet;
+
 use super::commands::{self, Verdict};
-use super::lists::{Heredoc, LOOP_NAME, RESERVED, Scan, Scanner};
-use super::words::{ARITHMETIC, Syntax, Word, unclear, unclosed};
+use super::flow::{self, ARGUMENTS, Flow};
+use super::lists::{Heredoc, Input, LOOP_NAME, RESERVED, Scan, Scanner};
+use super::words::{ARITHMETIC, Syntax, Word, is_name, unclear, unclosed};
 use super::{HeredocEnd, Place, VALUE};
 use crate::misplaced::{Advice, Misplaced};
 
@@ -15,12 +18,22 @@ const SPECIAL: Misplaced = Misplaced::new("in a variable that the shell evaluate
 const ARRAY: Misplaced =
     Misplaced::new("in an array with attributes or computed subscripts", Advice::Variable);
 
+const DUPLICATED: Misplaced =
+    Misplaced::new("after `>&` or `<&`, which bash evaluates twice", Advice::Fixed);
+
 /// A simple command as it is read.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "what is known of a command is independent")]
 struct Command {
     words: Vec<Word>,
     /// The targets of redirections.
     inputs: Vec<Word>,
+    /// The files that are written.
+    outputs: Vec<String>,
+    /// It has an input of its own.
+    has_stdin: bool,
+    /// A redirection gives it a text that is made here: `<<<`, `<<`, `<(…)`.
+    is_fed: bool,
     heredocs: Vec<usize>,
     /// There was `&>`, which ends the command in shells that are not bash.
     is_split: bool,
@@ -30,6 +43,7 @@ struct Command {
 impl Scanner<'_> {
     /// A simple command, or the definition of a function.
     pub(super) fn simple(&mut self) -> Scan<Option<String>> {
+        let runners = self.input_runners.len();
         let mut command = Command::default();
         loop {
             self.whitespace()?;
@@ -48,7 +62,20 @@ impl Scanner<'_> {
                 _ => self.next_word(&mut command)?,
             }
         }
-        self.decide(command)
+        self.decide(command, runners)
+    }
+
+    /// The body of a function: what it does with its input, those that call it do.
+    pub(super) fn function_body(&mut self, name: String) -> Scan<()> {
+        let names = self.input_names.len();
+        self.functions.insert(name.clone());
+        self.whitespace_and_lines()?;
+        let body = self.command()?;
+        let names: BTreeSet<String> = self.input_names.drain(names..).collect();
+        if body.runs_input.is_some() || !names.is_empty() {
+            self.readers.insert(name, (body.runs_input, names));
+        }
+        Ok(())
     }
 
     fn function(&mut self, command: &Command) -> Scan<Option<String>> {
@@ -62,9 +89,8 @@ impl Scanner<'_> {
             return Err(unclear("after a bracket that cannot be followed"));
         }
         self.at += 1;
-        self.functions.extend(command.words.iter().map(|word| word.text.clone()));
-        self.whitespace_and_lines()?;
-        self.command()?;
+        let name = command.words.iter().map(|word| word.text.clone()).collect();
+        self.function_body(name)?;
         Ok(None)
     }
 
@@ -106,6 +132,7 @@ impl Scanner<'_> {
         let start = self.next;
         let has_attributes = is_declaration && commands::attributes(&command.words).evaluates;
         self.arrays.extend(name.assigns.clone());
+        let mut elements = Vec::new();
         loop {
             self.whitespace_and_lines()?;
             if self.peek() == Some(b')') {
@@ -117,10 +144,23 @@ impl Scanner<'_> {
                 self.refuse_all(word.values.clone(), word.heredocs.clone(), &ARRAY);
             } else {
                 self.accept(&word);
-                self.note_assigned(&word, name.assigns.as_deref().unwrap_or_default(), false);
+                elements.push(word);
             }
         }
         self.at += 1;
+        // `"${NAME[@]}"` as a command has its first element as a name.
+        let is_first = !name.text.ends_with("+=");
+        let refused = if elements.is_empty() || !is_first {
+            Vec::new()
+        } else {
+            commands::judge(&elements).refused
+        };
+        for (at, word) in elements.iter().enumerate() {
+            let leads = refused.iter().any(|(range, _)| range.contains(&at)) || is_first && at == 0;
+            if let Some(flow) = self.flows(word, name.assigns.as_deref().unwrap_or_default()) {
+                flow.leads = leads;
+            }
+        }
         if name.has_values() {
             self.refuse(start..self.next, &ARITHMETIC);
         }
@@ -133,90 +173,187 @@ impl Scanner<'_> {
             self.refuse_all(word.values.clone(), word.heredocs.clone(), &SPECIAL);
         } else {
             self.accept(word);
-            self.note_assigned(word, name, false);
+            let leads = commands::leads(word);
+            if let Some(flow) = self.flows(word, name) {
+                flow.leads = leads;
+            }
         }
     }
 
-    fn decide(&mut self, command: Command) -> Scan<Option<String>> {
-        let Command { words, inputs, heredocs, is_split, has_assignments } = command;
-        if words.is_empty() && inputs.is_empty() && !has_assignments {
+    fn decide(&mut self, command: Command, runners: usize) -> Scan<Option<String>> {
+        if command.words.is_empty() && command.inputs.is_empty() && !command.has_assignments {
             return Err(unclear("after an empty command"));
         }
-        let verdict = if words.is_empty() { Verdict::default() } else { commands::judge(&words) };
+        let verdict = if command.words.is_empty() {
+            Verdict::default()
+        } else {
+            commands::judge(&command.words)
+        };
         if let Some(unclear) = verdict.unclear {
             return Err(unclear);
         }
-        for (index, word) in words.iter().enumerate() {
-            let reason = verdict.refused.iter().find(|(range, _)| range.contains(&index));
-            let split = is_split.then(|| unclear("after `&>`"));
-            match reason.map(|(_, why)| why).or(split.as_ref()) {
-                None => {
-                    self.accept(word);
-                    if let (true, Some(name)) = (word.has_values(), words[0].fixed()) {
-                        self.arguments.push((word.values.clone(), name.to_owned()));
-                    }
-                    if let (true, Some(name)) = (index > 0, &word.assigns) {
-                        self.note_assigned(word, name, verdict.declares);
-                    }
-                }
-                Some(why) => {
-                    self.refuse_all(word.values.clone(), word.heredocs.clone(), why);
-                    self.note_evaluated(word, why);
-                }
-            }
-        }
-        let sink = words.iter().chain(&inputs).any(|word| word.has_sink);
-        let runs_input = verdict.runs_input.or_else(|| sink.then(|| ">(…)".to_owned()));
+        let sink = command.words.iter().chain(&command.inputs).any(|word| word.has_sink);
         if sink {
             let why = unclear("in a command with `>(…)`");
-            for word in &words {
+            for word in &command.words {
                 self.refuse_all(word.values.clone(), word.heredocs.clone(), &why);
             }
+        }
+        for (index, word) in command.words.iter().enumerate() {
+            self.decide_word(&command, &verdict, index, word);
         }
         self.attributed.extend(verdict.attributed);
         self.arrays.extend(verdict.arrays);
         self.is_any_attributed |= verdict.any_attributed;
-        if words.first().and_then(Word::fixed) == Some("read") {
-            for (name, input) in
-                words[1..].iter().flat_map(|name| inputs.iter().map(move |it| (name, it)))
-            {
-                self.note_assigned(input, &name.text, false);
+        self.sinks.evaluated.extend(verdict.evaluated);
+        let name = command.words.first().and_then(Word::fixed).unwrap_or_default().to_owned();
+        let (function_runs, function_names) = self.readers.get(&name).cloned().unwrap_or_default();
+        let inside = self.input_runners.get(runners).cloned();
+        let runs_input = verdict
+            .runs_input
+            .or_else(|| sink.then(|| ">(…)".to_owned()))
+            .or(function_runs)
+            .or(inside);
+        let names = self.input_names.len();
+        self.input_names.extend(function_names);
+        self.names_of_input(&name, &command.words);
+        self.decide_inputs(&command, runs_input.as_deref(), names);
+        if name == "exec" && command.words.len() == 1 {
+            if sink {
+                return Err(unclear("after `exec` with `>(…)`, which runs what it reads"));
+            }
+            if command.is_fed {
+                let why = unclear("in the input of the rest of the script");
+                for word in &command.inputs {
+                    self.refuse(word.values.clone(), &why);
+                    self.evaluate_reads(word.reads.clone());
+                }
+                for heredoc in command.heredocs {
+                    self.heredocs[heredoc].refused.get_or_insert_with(|| why.clone());
+                }
             }
         }
-        let why = runs_input.as_ref().map(|name| {
+        if command.has_stdin {
+            self.input_names.truncate(names);
+        }
+        Ok(runs_input.filter(|_| !command.has_stdin))
+    }
+
+    fn decide_word(&mut self, command: &Command, verdict: &Verdict, index: usize, word: &Word) {
+        let words = &command.words;
+        if verdict.names.contains(&index) {
+            for at in word.reads.clone() {
+                let name = self.read_name(at).to_owned();
+                self.sinks.commands.insert(name);
+            }
+        }
+        if index == 0 && word.text.contains('/') {
+            self.sinks.evaluated.extend(flow::file(word));
+        }
+        let reason = verdict.refused.iter().find(|(range, _)| range.contains(&index));
+        let split = command.is_split.then(|| unclear("after `&>`"));
+        for file in &command.outputs {
+            self.flows(word, file);
+        }
+        if let Some(why) = reason.map(|(_, why)| why).or(split.as_ref()) {
+            self.refuse_all(word.values.clone(), word.heredocs.clone(), why);
+            self.note_evaluated(word, why);
+            if verdict.evaluates_reads {
+                self.evaluate_reads(word.reads.clone());
+            }
+            return;
+        }
+        self.accept(word);
+        if index == 0 {
+            return;
+        }
+        if let Some(name) = &word.assigns {
+            let leads = commands::leads(word);
+            if let Some(flow) = self.flows(word, name) {
+                flow.by_declaration = verdict.declares;
+                flow.leads = leads;
+            }
+        }
+        if let Some(name) = words[0].fixed() {
+            let leads = word.has_values() && decides_what_runs(words, index);
+            if let Some(flow) = self.flows(word, ARGUMENTS) {
+                flow.name = None;
+                flow.command = Some(name.to_owned());
+                flow.leads = leads;
+            }
+        }
+    }
+
+    /// The variables and files that this command makes of its input.
+    fn names_of_input(&mut self, name: &str, words: &[Word]) {
+        let texts = words.iter().skip(1);
+        match name {
+            "mapfile" | "read" | "readarray" => {
+                self.input_names.push("REPLY".to_owned());
+                self.input_names.push("MAPFILE".to_owned());
+                let names = texts.filter(|word| is_name(&word.text)).map(|word| word.text.clone());
+                self.input_names.extend(names);
+            }
+            "tee" => self.input_names.extend(texts.filter_map(flow::file)),
+            _ => {}
+        }
+    }
+
+    /// What the redirections of a command give to it.
+    fn decide_inputs(&mut self, command: &Command, runs_input: Option<&str>, names: usize) {
+        let why = runs_input.map(|name| {
             Misplaced::of(format!("in the input of `{name}`, which runs it"), Advice::InnerScript)
         });
-        for word in &inputs {
+        let names = names..self.input_names.len();
+        for word in &command.inputs {
             match &why {
-                Some(why) => self.refuse_all(word.values.clone(), word.heredocs.clone(), why),
+                Some(why) => {
+                    self.refuse_all(word.values.clone(), word.heredocs.clone(), why);
+                    self.evaluate_reads(word.reads.clone());
+                }
                 None => self.accept(word),
             }
-        }
-        for heredoc in heredocs {
-            let heredoc = &mut self.heredocs[heredoc];
-            heredoc.is_accepted = true;
-            if let Some(why) = &why {
-                heredoc.refused.get_or_insert_with(|| why.clone());
+            let input = Input {
+                values: word.values.clone(),
+                heredocs: word.heredocs.clone(),
+                reads: word.reads.clone(),
+            };
+            self.input_flows(&input, names.clone());
+            for file in &command.outputs {
+                self.flows(word, file);
             }
         }
-        Ok(runs_input)
+        for &heredoc in &command.heredocs {
+            let document = &mut self.heredocs[heredoc];
+            document.is_accepted = true;
+            if let Some(why) = &why {
+                document.refused.get_or_insert_with(|| why.clone());
+            }
+            let input = Input { values: 0..0, heredocs: heredoc..heredoc + 1, reads: 0..0 };
+            self.input_flows(&input, names.clone());
+            for file in &command.outputs {
+                self.assigned.push(Flow {
+                    heredocs: heredoc..heredoc + 1,
+                    to: file.clone(),
+                    ..Flow::default()
+                });
+            }
+        }
     }
 
     /// A word that is evaluated: so are the variables in it.
     fn note_evaluated(&mut self, word: &Word, why: &Misplaced) {
         match why.advice {
             Advice::Number => self.evaluate(word.span.clone()),
-            Advice::InnerScript => {
-                for at in word.reads.clone() {
-                    self.evaluated.insert(self.text[self.reads[at].clone()].to_owned());
-                }
-            }
+            Advice::InnerScript => self.evaluate_reads(word.reads.clone()),
             _ => {}
         }
     }
 
     /// Redirections after a compound command.
-    pub(super) fn redirections(&mut self) -> Scan<()> {
+    /// What it read and ran inside, from these places of [`Scanner::input_names`] and
+    /// [`Scanner::input_runners`] on, it reads of them.
+    pub(super) fn redirections(&mut self, names: usize, runners: usize) -> Scan<Option<String>> {
         let mut command = Command::default();
         loop {
             self.whitespace()?;
@@ -234,21 +371,36 @@ impl Scanner<'_> {
                 _ => break,
             }
         }
-        for word in &command.inputs {
-            self.accept(word);
+        let sink = command.inputs.iter().any(|word| word.has_sink);
+        if sink {
+            return Err(unclear("after `>(…)` with a program that runs what it reads"));
         }
-        for heredoc in command.heredocs {
-            self.heredocs[heredoc].is_accepted = true;
+        let runs_input = self.input_runners.get(runners).cloned();
+        self.decide_inputs(&command, runs_input.as_deref(), names);
+        if command.has_stdin {
+            self.input_names.truncate(names);
         }
-        Ok(())
+        Ok(runs_input.filter(|_| !command.has_stdin))
     }
 
     fn redirection(&mut self, command: &mut Command) -> Scan<()> {
         const SIGNS: [&str; 10] = ["<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">&", ">|", ">"];
         let sign = SIGNS.into_iter().find(|sign| self.is(sign)).unwrap_or_default();
+        let descriptor = self.at.checked_sub(1).map(|at| self.bytes[at]);
         self.at += sign.len();
         self.whitespace()?;
         let word = self.some_word(Syntax::Argument)?;
+        let is_input = sign.starts_with('<');
+        let is_other = descriptor.is_some_and(|it| it.is_ascii_digit() && it != b'0');
+        command.has_stdin |= is_input && !is_other;
+        command.is_fed |= sign.starts_with("<<") || is_input && word.may_split && word.has_values();
+        if matches!(sign, ">&" | "<&") {
+            self.refuse(word.values.clone(), &DUPLICATED);
+            self.evaluate_reads(word.reads.clone());
+        }
+        if matches!(sign, ">" | ">>" | ">|") {
+            command.outputs.extend(flow::file(&word));
+        }
         if !matches!(sign, "<<" | "<<-") {
             command.inputs.push(word);
             return Ok(());
@@ -316,4 +468,23 @@ impl Scanner<'_> {
             }
         }
     }
+}
+
+/// `"$@"` as a command, with these arguments, after the name of a function, would run this one, or
+/// hand it to a program that evaluates it.
+fn decides_what_runs(words: &[Word], index: usize) -> bool {
+    /// Functions such as `retry 5 COMMAND` have some words before the command.
+    const MOST_BEFORE: usize = 4;
+    let is_before = |word: &Word| {
+        let is_number = word.text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number || commands::is_option(word)
+    };
+    if words[1..index].iter().all(is_before) {
+        return true;
+    }
+    let last = index.min(MOST_BEFORE + 1);
+    (1..last).any(|from| {
+        let inner = Verdict::of_inner(words, from);
+        inner.refused.iter().any(|(range, _)| range.contains(&index))
+    })
 }

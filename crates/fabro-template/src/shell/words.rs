@@ -40,7 +40,7 @@ pub(super) struct Word {
     pub(super) has_pattern: bool,
     /// It is `NAME=…`, `NAME+=…` or `NAME[…]=…`.
     pub(super) assigns: Option<String>,
-    /// `>(…)` is part of it.
+    /// `>(…)` is part of it, with a command that runs what it reads.
     pub(super) has_sink: bool,
     /// Something that is not quoted is expanded in it, which may make several words.
     pub(super) may_split: bool,
@@ -58,6 +58,14 @@ pub(super) enum Syntax {
 impl Word {
     pub(super) fn has_values(&self) -> bool {
         !self.values.is_empty()
+    }
+
+    /// The text that an assignment gives to its variable; the whole of any other word.
+    pub(super) fn assigned(&self) -> &str {
+        match self.text.split_once('=') {
+            Some((_, value)) if self.assigns.is_some() => value,
+            _ => &self.text,
+        }
     }
 
     /// Its text when nothing in it depends on anything.
@@ -87,9 +95,13 @@ impl Scanner<'_> {
                 b'|' if syntax == Syntax::Regex && !self.is("||") => self.literal(&mut word),
                 b' ' | b'\t' | b'<' | b'>' if inside => self.literal(&mut word),
                 b'<' | b'>' if self.peek_at(1) == Some(b'(') => {
-                    word.has_sink |= first == b'>';
                     self.at += 2;
+                    let runners = self.input_runners.len();
                     self.nested()?;
+                    if first == b'>' {
+                        word.has_sink |= self.input_runners.len() > runners;
+                        self.input_runners.truncate(runners);
+                    }
                     word.dynamic(true);
                 }
                 b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b'(' | b')' => break,
@@ -324,7 +336,12 @@ impl Scanner<'_> {
                 self.at += self.name_length(from);
                 self.reads.push(from..self.at);
             }
-            Some(first) if first.is_ascii_digit() || b"@*#?-$!".contains(&first) => self.at += 1,
+            Some(first) if first.is_ascii_digit() || b"@*#?-$!".contains(&first) => {
+                if first.is_ascii_digit() || b"@*".contains(&first) {
+                    self.reads.push(self.at..self.at + 1);
+                }
+                self.at += 1;
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -342,7 +359,8 @@ impl Scanner<'_> {
             return Err(unclear("after `${` with a command"));
         }
         let from = self.at + usize::from(matches!(self.peek(), Some(b'#' | b'!')));
-        let length = self.name_length(from);
+        let is_list = matches!(self.bytes.get(from), Some(b'@' | b'*'));
+        let length = self.name_length(from).max(usize::from(is_list));
         if length > 0 {
             self.reads.push(from..from + length);
         }
