@@ -53,6 +53,8 @@ struct Scanner<'t> {
     places: Vec<Result<Literal, Misplaced>>,
     /// The functions of the brackets that are open.
     calls: Vec<Option<&'t str>>,
+    /// An option such as `-c` was in a bracket that is open, by their number.
+    code_options: Vec<bool>,
     has_shell: bool,
 }
 
@@ -60,8 +62,15 @@ struct Scanner<'t> {
 pub(crate) fn read(text: &str) -> Vec<Result<Literal, Misplaced>> {
     let values = text.matches(VALUE).count();
     let dense: String = text.split_whitespace().collect();
-    let has_shell = dense.contains("shell=");
-    let mut scanner = Scanner { text, at: 0, places: Vec::new(), calls: Vec::new(), has_shell };
+    let has_shell = ["shell=", "shell\":", "shell':"].iter().any(|it| dense.contains(it));
+    let mut scanner = Scanner {
+        text,
+        at: 0,
+        places: Vec::new(),
+        calls: Vec::new(),
+        code_options: Vec::new(),
+        has_shell,
+    };
     let end = scanner.code(None).err();
     let why = end.unwrap_or(UNCLEAR);
     scanner.places.resize_with(values, || Err(why.clone()));
@@ -138,8 +147,9 @@ impl<'t> Scanner<'t> {
                 '\'' | '"' if field_of == Some(c) => return Err(UNCLEAR),
                 '\'' | '"' => self.string(c)?,
                 '(' | '[' | '{' => {
-                    let called = (c == '(').then(|| self.name_before()).filter(|it| !it.is_empty());
+                    let called = (c == '(').then(|| self.called()).filter(|it| !it.is_empty());
                     self.calls.push(called);
+                    self.code_options.push(false);
                     brackets += 1;
                     self.at += 1;
                 }
@@ -147,6 +157,7 @@ impl<'t> Scanner<'t> {
                 ')' | ']' | '}' => {
                     brackets = brackets.saturating_sub(1);
                     self.calls.pop();
+                    self.code_options.pop();
                     self.at += 1;
                 }
                 _ => self.at += c.len_utf8(),
@@ -162,6 +173,15 @@ impl<'t> Scanner<'t> {
                 _ => self.at += c.len_utf8(),
             }
         }
+    }
+
+    /// The function that a bracket here calls; also `eval ("…")`, `(os.system)("…")` and
+    /// `getattr(os, "system")("…")`.
+    fn called(&self) -> &'t str {
+        let before = self.text[..self.at].trim_end_matches([' ', '\t']);
+        let before = before.trim_end_matches([')', '"', '\'', ' ']);
+        let name = before.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
+        &before[name.len()..]
     }
 
     /// The letters and digits directly before this place.
@@ -193,9 +213,8 @@ impl<'t> Scanner<'t> {
         let is_formatted = prefix.contains(['f', 't']);
         let is_raw = prefix.contains(['r', 'b']);
         let literal = Literal { quote, is_formatted };
-        // The script in `["bash", "-c", "…"]`.
-        let before = self.text[..self.at - prefix.len()].trim_end();
-        let is_inner = ["-c\",", "-c',", "-lc\",", "-lc',"].iter().any(|end| before.ends_with(end));
+        // The script in `["bash", "-c", "…"]`, also one that is put together.
+        let is_inner = self.code_options.iter().any(|is_code| *is_code);
         self.at += end.len();
         let start = self.at;
         loop {
@@ -229,6 +248,11 @@ impl<'t> Scanner<'t> {
                 _ => self.at += c.len_utf8(),
             }
         }
+        if is_code_option(&self.text[start..self.at])
+            && let Some(is_code) = self.code_options.last_mut()
+        {
+            *is_code = true;
+        }
         self.at += end.len();
         Ok(())
     }
@@ -257,6 +281,13 @@ impl<'t> Scanner<'t> {
             None => Ok(literal.clone()),
         }
     }
+}
+
+/// An option of a shell or of Python that code follows: `-c`, `-lc`.
+fn is_code_option(text: &str) -> bool {
+    text.strip_prefix('-').and_then(|it| it.strip_suffix('c')).is_some_and(|letters| {
+        letters.len() < 4 && letters.bytes().all(|byte| b"aefilnuvx".contains(&byte))
+    })
 }
 
 /// The text ends in an escape that the next characters may belong to.

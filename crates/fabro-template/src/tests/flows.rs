@@ -2,16 +2,17 @@
 
 use super::*;
 
-fn is_refused(script: &str) -> bool {
+fn is_refused(script: &str, mode: Mode) -> bool {
     // `$@` and `[@]` are the shell's own.
     let script = script.replace("$@", "\u{1}").replace("[@]}", "\u{2}");
     let script = script.replace('@', "{{ context.v }}");
     let script = script.replace('\u{1}', "$@").replace('\u{2}', "[@]}");
-    !Template::parse(&script).unwrap().misplaced(Mode::Shell).is_empty()
+    !Template::parse(&script).unwrap().misplaced(mode).is_empty()
 }
 
 fn check(scripts: &[&str], expected: bool) {
-    let wrong: Vec<_> = scripts.iter().filter(|script| is_refused(script) != expected).collect();
+    let wrong: Vec<_> =
+        scripts.iter().filter(|script| is_refused(script, Mode::Shell) != expected).collect();
     assert!(wrong.is_empty(), "refused should be {expected}: {wrong:#?}");
 }
 
@@ -198,4 +199,33 @@ fn values_that_only_pass_through_are_accepted() {
         ],
         false,
     );
+}
+
+#[test]
+fn code_of_python_is_found_however_it_is_called() {
+    let check = |script: &str, expected: bool| {
+        assert_eq!(is_refused(script, Mode::Python), expected, "{script}");
+    };
+    for script in [
+        "os.system (\"ls @\")",
+        "exec\t('@')",
+        "(os.system)('@')",
+        "getattr(os, 'system')('ls @')",
+        "subprocess.run('ls @', **{'shell': True})",
+        "subprocess.run(['sh', '-c' , 'ls @'])",
+        "subprocess.run(['bash', '-ec', 'ls ' + '@'])",
+        "subprocess.run(['sh', '-c', 'ls {}'.format('@')])",
+        "os.execlp('sh', 'sh', '-c', '@')",
+    ] {
+        check(script, true);
+    }
+    for script in [
+        "subprocess.run(['git', 'commit', '-m', '@'], check=True)",
+        "print (\"@\")",
+        "subprocess.run(['bash', 'x.sh', '@']); subprocess.run(['sh', '-c', 'ls']); print('@')",
+        "subprocess.run(['tar', '-xf', '@'])",
+        "(a + b)('@')",
+    ] {
+        check(script, false);
+    }
 }
