@@ -152,7 +152,7 @@ async fn stopped(progress: &Progress) {
         // It always succeeds for the own process.
         progress.stop_drawing(|| _ = kill_process(getpid(), Signal::STOP));
     }
-    std::future::pending().await;
+    std::future::pending::<()>().await;
 }
 
 /// Where the changes of a run with a git worktree are, and what to do with them; empty when there are none.
