@@ -87,7 +87,7 @@ fn joint(value: &str) -> Option<Span> {
     })
 }
 
-/// The same directly after a status, whatever follows.
+/// The same directly after a status, and any text after it.
 fn after_status(value: &str) -> Option<Span> {
     let status = value.find(|c: char| !(c.is_alphanumeric() || c == '_'))?;
     Status::parse(&value[..status])?;
