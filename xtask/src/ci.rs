@@ -8,7 +8,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{cargo, complain, corpus, crash, say, tidy};
+use crate::{book, cargo, complain, corpus, crash, publish, say, scripts, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -37,10 +37,13 @@ const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "tidy", run: |root| tidy::run(root).map(|()| StepResult::Passed) },
     Step { name: "snapshots", run: snapshots },
+    Step { name: "scripts", run: page_scripts },
     Step { name: "lints", run: lints },
     Step { name: "tests", run: tests },
     Step { name: "doctests", run: doctests },
     Step { name: "docs", run: docs },
+    Step { name: "book", run: the_book },
+    Step { name: "packages", run: packages },
     Step { name: "fuzz-targets", run: fuzz_targets },
     Step { name: "licences", run: licences },
     Step { name: "workflows", run: workflows },
@@ -115,6 +118,16 @@ fn docs(root: &Path) -> Result<StepResult> {
     cargo(root, &["doc", "--workspace", "--no-deps"], &env)
 }
 
+/// Every crate can be packaged; `cargo xtask publish --dry-run` builds each from its package too.
+fn packages(root: &Path) -> Result<StepResult> {
+    publish::run(root, &publish::Args::without_build()).map(|()| StepResult::Passed)
+}
+
+/// After `docs`, which has built the documentation of the API.
+fn the_book(root: &Path) -> Result<StepResult> {
+    book::run(root, &book::Args::default()).map(|()| StepResult::Passed)
+}
+
 fn snapshots(root: &Path) -> Result<StepResult> {
     let folders = ["crates", "xtask", "fixtures"].iter().map(|name| root.join(name));
     let files = folders.flat_map(WalkDir::new).map_while(Result::ok).map(DirEntry::into_path);
@@ -128,6 +141,14 @@ fn snapshots(root: &Path) -> Result<StepResult> {
         bail!("{} snapshots are pending, the first is {first}", pending.len());
     }
     Ok(StepResult::Passed)
+}
+
+/// The types of the scripts of pages and reports.
+fn page_scripts(root: &Path) -> Result<StepResult> {
+    if !scripts::has_compiler() {
+        return Ok(StepResult::Skipped("tsc is not installed"));
+    }
+    scripts::check(root).map(|()| StepResult::Passed)
 }
 
 /// The fuzz targets are a workspace of their own, with the root's versions, so that they share what

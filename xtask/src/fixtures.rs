@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{editors, readme, say};
+use crate::{api, editors, readme, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -18,9 +18,11 @@ pub(crate) struct Args {
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let workspace = Workspace::load(root)?;
     let mut stale = stale(&workspace);
+    let listings = api::listings(&workspace)?;
     stale.extend(
         editors::files()
             .into_iter()
+            .chain(listings)
             .filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(text)),
     );
     for (path, text) in &stale {

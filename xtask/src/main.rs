@@ -1,22 +1,27 @@
-//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench` and
-//! `live`.
+//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench`,
+//! `book`, `dist`, `publish` and `live`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod api;
 mod bench;
+mod book;
 mod cargo;
 mod ci;
 mod corpus;
 mod crash;
+mod dist;
 mod editors;
 mod fixtures;
 mod fuzz;
 mod http_api;
 mod live;
+mod publish;
 mod readme;
+mod scripts;
 mod tidy;
 mod workspace;
 
@@ -34,7 +39,7 @@ enum Command {
     Ci(ci::Args),
     /// The rules no compiler checks: layers, purity, budgets, docs (seconds)
     Tidy,
-    /// Files made from other files: the README of each crate, highlighting for editors
+    /// Files made from other files: the README of each crate, highlighting for editors, lists of public items
     Fixtures(fixtures::Args),
     /// Kill drivers at random instants, and let the disk fill up: nothing may be lost
     Crash(crash::Args),
@@ -42,6 +47,12 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Figures of whole runs beside their limits, as a table in Markdown
     Bench(bench::Args),
+    /// The documentation as one folder of HTML: searchable, without a server or a network
+    Book(book::Args),
+    /// Archives of a release, with checksums, completions and man pages
+    Dist(dist::Args),
+    /// What a registry would get, in the order of dependencies
+    Publish(publish::Args),
     /// Workflows that ask a real, small model on this machine
     Live(live::Args),
     /// Requests made from docs/openapi.json to a real server, by `schemathesis` where it is installed
@@ -57,6 +68,9 @@ fn main() -> ExitCode {
         Command::Crash(args) => crash::run(&root, &args),
         Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
+        Command::Book(args) => book::run(&root, &args),
+        Command::Dist(args) => dist::run(&root, &args),
+        Command::Publish(args) => publish::run(&root, &args),
         Command::Live(args) => live::run(&root, &args),
         Command::HttpApi(args) => http_api::run(&root, &args),
     };

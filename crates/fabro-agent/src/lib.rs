@@ -95,7 +95,7 @@ pub use error::SessionError;
 pub use fabro_compaction::{Overrides, Policy};
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
-pub use session::{Answer, Session};
+pub use session::{Answer, CUT_OFF_WARNING, Session};
 pub use settings::{Live, LiveAnswer, MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};

@@ -38,6 +38,10 @@ const CORRECTION_WARNING: &str = "output_schema";
 /// What a result may have in any window, in characters.
 const LEAST_RESULT: usize = 1_000;
 
+/// The kind of the warning that an answer is still cut off after all continuations; it follows the
+/// answer in the record.
+pub const CUT_OFF_WARNING: &str = "cut_off";
+
 /// How often in a row an answer that was cut off is continued.
 pub(crate) const MAX_CONTINUATIONS: u32 = 3;
 
@@ -66,6 +70,8 @@ pub struct Session {
     pub(crate) cuts: u32,
     /// The parts of the current answer that were cut off and continued.
     pub(crate) partial_answer: String,
+    /// The last answer is not whole, and is not continued any more.
+    pub(crate) is_cut_off: bool,
     pub(crate) corrections: u32,
     /// Ids of all calls there ever were, so that each is there once, in the record too.
     pub(crate) ids: HashSet<String>,
@@ -91,6 +97,8 @@ pub struct Session {
 pub struct Answer {
     /// The text of the last answer; parts of one that was cut off are joined.
     pub text: String,
+    /// It is not whole: it reached its limit of tokens again and again.
+    pub is_cut_off: bool,
     /// What the session has used so far: before a crash, for summaries and by agents that it began
     /// too.
     pub usage: Usage,
@@ -145,6 +153,7 @@ impl Session {
             turns: 0,
             cuts: 0,
             partial_answer: String::new(),
+            is_cut_off: false,
             corrections: 0,
             ids: HashSet::new(),
             open: None,
@@ -314,6 +323,7 @@ impl Session {
         let totals = self.ledger.get();
         Answer {
             text: self.last_text(),
+            is_cut_off: self.is_cut_off,
             usage: totals.usage,
             files_touched: totals.touched.into_iter().collect(),
             last_file_touched: totals.last_touched,
@@ -442,10 +452,12 @@ impl Session {
             self.push(message);
         }
         self.partial_answer = std::mem::take(&mut transcript.partial_answer);
+        self.is_cut_off = transcript.is_cut_off;
         transcript
     }
 
     pub(crate) fn push(&mut self, message: Arc<Message>) {
+        self.is_cut_off = false;
         if message.role != Role::Assistant {
             self.partial_answer.clear();
         }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
 use crate::repeats::{self, RepeatAction, Repeats};
+use crate::session::CUT_OFF_WARNING;
 use crate::subagent_calls::{self, SPAWN, send_arguments};
 
 /// What was recorded of a conversation before.
@@ -26,6 +27,8 @@ pub struct Transcript {
     pub(crate) messages: Vec<Arc<Message>>,
     /// The parts of the last answer that were cut off and continued.
     pub(crate) partial_answer: String,
+    /// The last answer is still cut off.
+    pub(crate) is_cut_off: bool,
     /// The ids of all calls, those that a compaction dropped included.
     pub(crate) ids: HashSet<String>,
     /// The calls of the last answer, while not all their results are known.
@@ -199,6 +202,7 @@ impl Transcript {
     }
 
     fn push(&mut self, message: Message) {
+        self.is_cut_off = false;
         if message.role != Role::Assistant {
             self.partial_answer.clear();
         }
@@ -364,6 +368,9 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
             }
             EventBody::AgentWarning { kind, .. } if kind == UNMARKED_CORRECTION_WARNING => {
                 self.follows_warning = true;
+            }
+            EventBody::AgentWarning { kind, .. } if kind == CUT_OFF_WARNING => {
+                self.transcript.is_cut_off = true;
             }
             EventBody::AgentSubSpawned { agent_id, .. } => {
                 self.transcript.spawned += 1;

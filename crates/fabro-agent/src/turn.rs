@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
-use crate::session::{CONTINUE, MAX_CONTINUATIONS, NUDGE, NUDGE_SOURCE};
+use crate::session::{CONTINUE, CUT_OFF_WARNING, MAX_CONTINUATIONS, NUDGE, NUDGE_SOURCE};
 use crate::{LiveAnswer, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -131,9 +131,10 @@ impl Session {
                 self.messages.push(Arc::new(Message::user(CONTINUE)));
             }
             (true, true) => {
-                let message = "the answer is still cut off after being continued 3 times; it is \
-                    taken as it is: raise max_tokens";
-                self.warn("max_tokens", message);
+                self.is_cut_off = true;
+                let message = "the answer is still cut off after being continued 3 times: raise \
+                    max_tokens, or ask for less";
+                self.warn(CUT_OFF_WARNING, message);
             }
             (false, false) => {}
             (false, true) => return Err(SessionError::CutOff { count: self.cuts }),

@@ -140,7 +140,7 @@ impl Command {
             Self::Verify(args) => block_on(verify::verify(&args, global)),
             Self::Backup(args) => block_on(verify::backup(&args, global)),
             Self::Serve(args) => serve::serve(&args, global),
-            Self::Init(args) => init::init(&args),
+            Self::Init(args) => init::init(&args, global),
             Self::Completion(args) => completion::completion(&args),
             Self::Doctor(args) => block_on(doctor::doctor(&args, global)),
         }
@@ -165,6 +165,21 @@ mod tests {
     #[test]
     fn the_definitions_fit_together() {
         Cli::command().debug_assert();
+    }
+
+    /// Written where `FABRO_MAN_PAGES` says, for `cargo xtask dist`.
+    #[test]
+    fn man_pages() {
+        let temporary = tempfile::tempdir().unwrap();
+        let given = std::env::var_os("FABRO_MAN_PAGES").map(std::path::PathBuf::from);
+        let dir = given.as_deref().unwrap_or(temporary.path());
+        clap_mangen::generate_to(Cli::command(), dir).unwrap();
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+        assert!(read("fabro.1").contains("fabro\\-resume(1)"));
+        for command in Cli::command().get_subcommands().filter(|it| !it.is_hide_set()) {
+            let page = read(&format!("fabro-{}.1", command.get_name()));
+            assert!(page.contains(".SH SYNOPSIS"), "{page}");
+        }
     }
 
     #[test]

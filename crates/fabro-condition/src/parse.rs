@@ -224,20 +224,36 @@ fn pattern_error(error: &PatternError, span: Span) -> SyntaxError {
 
 fn syntax_error(text: &str, error: &pest::error::Error<Rule>) -> SyntaxError {
     let Unexpected { mut error, expected, rest } = unexpected(text, error, to_symbol);
-    error.fix = fix(rest, &expected).map(str::to_owned);
+    let before = text[..text.len() - rest.len()].trim_end();
+    error.fix = fix(before, rest, &expected).map(str::to_owned);
     error
 }
 
-fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
+/// What to write instead: of the operators and words of other languages, the ones of this language.
+fn fix(before: &str, rest: &str, expected: &[&str]) -> Option<&'static str> {
+    if before.rsplit([' ', '(', '|', '&']).next().is_some_and(|it| it.eq_ignore_ascii_case("not")) {
+        return Some("write `!` for not");
+    }
     let word: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
     Some(match word.to_ascii_lowercase().as_str() {
         "and" => "write `&&` for and",
         "or" => "write `||` for or",
         "not" => "write `!` for not",
         "in" => "write `list contains item`",
+        "is" | "eq" | "equals" => "write `=` for equality, `!=` for its opposite",
+        "ne" | "neq" => "write `!=`",
+        "gt" => "write `>`",
+        "ge" | "gte" => "write `>=`",
+        "lt" => "write `<`",
+        "le" | "lte" => "write `<=`",
+        "has" | "includes" => "write `contains`",
+        "like" | "startswith" | "endswith" => {
+            "write `contains`, or `matches` for a regular expression"
+        }
         _ => match rest.chars().next()? {
             '&' if !rest.starts_with("&&") => "write `&&` for and",
             '|' if !rest.starts_with("||") => "write `||` for or",
+            ':' if rest.starts_with(":=") => "write `=` for equality, `!=` for its opposite",
             '~' => "write `matches` for a regular expression",
             '=' if rest.starts_with("=~") => "write `matches` for a regular expression",
             ')' if expected != ["a condition"] => {

@@ -301,6 +301,18 @@ v =~ x || && y
 a ~ b
   ^ expected an operator, `&&`, `||` or the end, found `~`; write `matches` for a regular expression
 ");
+    for (text, fix) in [
+        ("outcome is success", "write `=`"),
+        ("a == b && score gte 80", "write `>=`"),
+        ("a := b", "write `=`"),
+        ("title startsWith Fix", "`matches`"),
+        ("not outcome=success", "write `!`"),
+        ("a && (NOT b)", "write `!`"),
+        ("nota outcome=success", "write clauses such as"),
+    ] {
+        let error = error(text);
+        assert_eq!(error.contains(fix), !fix.contains("clauses"), "{error}");
+    }
     insta::assert_snapshot!(error("ä.b. = 1"), @r"
 ä.b. = 1
    ^ expected an operator, `&&`, `||` or the end, found `.`

@@ -40,6 +40,7 @@ mod git;
 mod hooks;
 mod known_providers;
 mod locate;
+mod model;
 mod provider;
 mod reader;
 mod review;
@@ -63,14 +64,14 @@ pub use fabro_types::{Permissions, ProviderKind};
 pub use git::{GitAuthor, GitSettings};
 pub use hooks::{Hook, HookAction, HookEvent, OnHookError};
 pub use locate::{RunFile, Target, load, locate, workflow_names};
+pub use model::ModelSettings;
 pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};
 pub use run::{ArtifactPatterns, Execution, PrepareStep, RunConfig, parse};
 pub use sandbox::{SandboxProvider, SandboxSettings};
 pub use settings::{
-    ModelSettings, RunDefaults, Settings, parse_settings, settings, settings_files,
-    user_settings_file,
+    RunDefaults, Settings, parse_settings, settings, settings_files, user_settings_file,
 };
 pub use store_dir::{project_dir, store_dir};
 pub use telemetry::TelemetrySettings;

@@ -7,9 +7,10 @@ use fabro_types::{Span, nearest};
 
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
+use crate::model::ModelSettings;
 use crate::reader::{find_span, find_string};
 use crate::run::{RunConfig, parse};
-use crate::settings::{ModelSettings, RunDefaults, Settings};
+use crate::settings::{RunDefaults, Settings};
 use crate::telemetry::TelemetrySettings;
 
 const GRAPH_EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];

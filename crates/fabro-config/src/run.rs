@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use crate::agent::AgentSettings;
 use crate::git::GitSettings;
 use crate::hooks::Hook;
+use crate::model::ModelSettings;
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::sandbox::SandboxSettings;
 use crate::schema::RUN_FILE;
-use crate::settings::ModelSettings;
 
 /// What a run.toml sets, as it is written: paths are relative to the file it stands in.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
@@ -11,6 +10,7 @@ use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::git::GitSettings;
 use crate::hooks::{Hook, joined};
+use crate::model::ModelSettings;
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::review::SettingsFile;
@@ -97,22 +97,6 @@ impl RunDefaults {
             artifacts: self.artifacts.or(weaker.artifacts),
         }
     }
-}
-
-/// `[run.model]`: which model to ask.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct ModelSettings {
-    /// `name`: the model, such as `claude-sonnet-4-5`.
-    pub name: Option<String>,
-    /// `provider`: the provider that serves it, such as `anthropic`.
-    pub provider: Option<String>,
-    /// `fallbacks`: the models to try when it fails, in order: `provider` or `provider/model`.
-    pub fallbacks: Vec<String>,
-    /// `script`: a file of canned responses, used only while no provider is configured.
-    /// [`settings`] makes it absolute; [`parse`](crate::parse) and [`parse_settings`] leave it as
-    /// written.
-    pub script: Option<PathBuf>,
 }
 
 impl Settings {

@@ -17,9 +17,9 @@ use fabro_types::Status;
 use crate::cursor::{Cursor, LastStage};
 use crate::inconsistent::Inconsistent;
 use crate::limits::{DRY_RUN_VISITS, visit_limit};
+use crate::line::is_main;
 use crate::machine::Machine;
-use crate::select::{self, Selected};
-use crate::state::is_main;
+use crate::select::{self, Selected, place_of};
 
 /// Keys whose values a dry run knows, besides `outcome` and those that are not empty.
 const KNOWN: [&str; 7] = [
@@ -87,18 +87,6 @@ impl Machine {
         }
         let dead_ends = workflow.node_indices().filter(|ix| workflow.outgoing(*ix).len() == 0);
         Ok(exits.chain(dead_ends).collect())
-    }
-}
-
-/// Which of its node's outgoing edges was taken, if there are several.
-pub(crate) fn place_of(choice: &EdgeChoice) -> Option<usize> {
-    if choice.candidates.len() < 2 {
-        return None;
-    }
-    let same = |it: &Candidate| it.to == choice.to && it.label == choice.label;
-    match choice.edge {
-        Some(edge) => usize::try_from(edge).ok(),
-        None => choice.candidates.iter().position(same),
     }
 }
 

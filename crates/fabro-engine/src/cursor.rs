@@ -12,11 +12,11 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::{ActiveStage, RecordedAnswer};
-use crate::assumed;
 use crate::fanout::FanOut;
 use crate::for_each;
 use crate::inconsistent::Inconsistent;
 use crate::open_failures::{OpenFailure, OpenFailures, handles_failure};
+use crate::select::place_of;
 
 /// One line of execution: the main line, or a branch of a fan-out.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,8 @@ pub struct Cursor {
     pub breaker: OrdMap<Arc<str>, OrdMap<String, u32>>,
     /// The failures that nothing has handled yet.
     pub open_failures: OpenFailures,
+    /// The failure that the last restart of this line began with, which is no longer in `history`.
+    pub restarted_by: Option<Arc<StageFailure>>,
     /// The fan-out whose join this line has come to; the edges of a fan-in or of conditional nodes
     /// there handle its failures.
     pub joined: Option<Arc<str>>,
@@ -58,6 +60,19 @@ pub struct Cursor {
     /// How many turns of a model script are for the elements of lists before this branch's own.
     pub(crate) turns_before: u32,
     pub(crate) ranks: Ranks,
+}
+
+/// The first failed one of these stages, which are given from the last one backwards.
+pub(crate) fn last_failed<'r>(
+    mut records: impl Iterator<Item = &'r Arc<StageRecord>>,
+) -> Option<Arc<StageFailure>> {
+    let failed = records.find(|record| record.end.outcome.status == Status::Failed)?;
+    Some(Arc::new(StageFailure {
+        node: Arc::clone(&failed.node),
+        visit: failed.visit,
+        branch: Some(Arc::clone(&failed.branch)).filter(|branch| !branch.is_empty()),
+        failure: failed.end.outcome.failure.clone()?,
+    }))
 }
 
 /// The output of a branch: its last validated output, else its last response (or the outputs of a
@@ -202,6 +217,16 @@ impl Ranks {
 }
 
 impl Cursor {
+    /// Drops what its stages wrote.
+    pub(crate) fn forget_values(&mut self) {
+        self.context = Context::default();
+        self.history = Vector::new();
+        self.last = None;
+        self.updates = ContextPatch::default();
+        self.response = None;
+        self.output = Output::default();
+    }
+
     /// True for the branch of a fan-out.
     pub fn is_branch(&self) -> bool {
         !BranchPath::new(&self.branch).is_main()
@@ -231,6 +256,7 @@ impl Cursor {
             ends: self.ends.clone(),
             breaker: self.breaker.clone(),
             open_failures: self.open_failures.clone(),
+            restarted_by: self.restarted_by.clone(),
             joined: None,
             last: None,
             position: Position::Ready {
@@ -531,7 +557,7 @@ impl Cursor {
         if jumped {
             self.count_jump(entry, choice);
         }
-        if let (Some(from), Some(edge)) = (&entry.node_id, assumed::place_of(choice)) {
+        if let (Some(from), Some(edge)) = (&entry.node_id, place_of(choice)) {
             *self.taken.entry((Arc::clone(from), edge)).or_default() += 1;
         }
         self.note_handled(choice);

@@ -6,9 +6,10 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Plan;
-use crate::attempt::{AttemptResult, Key};
+use crate::attempt::AttemptResult;
 use crate::cursor::Position;
 use crate::in_flight::InFlight;
+use crate::key::Key;
 use crate::state::RunState;
 
 /// A timer for each running fan-out that has a timeout; dropping its guard stops it.

@@ -14,13 +14,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::active_stage::ActiveStage;
-use crate::attempt::{Attempt, AttemptResult, Key};
+use crate::attempt::{Attempt, AttemptResult};
 use crate::clock::Clock;
 use crate::deadlines::Deadlines;
 use crate::handler::{Handler, Report, ReportError, Reporter, StageEnd};
 use crate::in_flight::InFlight;
 use crate::inconsistent::Inconsistent;
 use crate::input::Input;
+use crate::key::Key;
 use crate::machine::Machine;
 use crate::stage_builder::Connections;
 use crate::state::Phase;

@@ -15,11 +15,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::active_stage::ActiveStage;
-use crate::attempt::Key;
 use crate::cursor::StageRecord;
 use crate::input::Finished;
+use crate::key::Key;
 use crate::worktrees::LineWorktree;
-use crate::{NewBlob, Plan, unavailable};
+use crate::{NewBlob, Plan, pause_rule};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
 ///
@@ -148,7 +148,7 @@ impl Stage {
     /// the stage like any other.
     pub fn pauses_when_unavailable(&self) -> bool {
         let node = self.plan.node(&self.at.node);
-        node.is_some_and(|(ix, _)| unavailable::pauses(&self.plan, ix, self.branch.is_some()))
+        node.is_some_and(|(ix, _)| pause_rule::pauses(&self.plan, ix, self.branch.is_some()))
     }
 
     /// The directory of this stage's files: `stages/{rank}-{node}@{visit}` in the run's directory.

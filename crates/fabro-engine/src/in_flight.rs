@@ -7,7 +7,8 @@ use std::pin::{Pin, pin};
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::attempt::{AttemptResult, Key};
+use crate::attempt::AttemptResult;
+use crate::key::Key;
 
 /// Which attempt ended, and how.
 pub(crate) type Done = (Key, AttemptResult);

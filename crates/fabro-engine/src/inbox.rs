@@ -3,10 +3,10 @@
 use fabro_events::{EventBody, Note};
 use fabro_store::{InboxId, Message, StoreError};
 
-use crate::attempt::Key;
 use crate::drive::{Driver, Running};
 use crate::handler::{Report, ReportError};
 use crate::input::Input;
+use crate::key::Key;
 
 impl Driver {
     pub(crate) async fn report(&mut self, report: Report) -> Result<(), StoreError> {

@@ -90,7 +90,10 @@ fn failure(fan_out: &FanOut, policy: JoinPolicy) -> Failure {
             branches.len(),
             fan_out.needed(policy),
         );
-        return Failure::new(FailureClass::Deterministic, message);
+        let lower = || "lower its `quorum`, or add branches".to_owned();
+        let is_quorum = matches!(policy, JoinPolicy::Quorum(_));
+        let failure = Failure::new(FailureClass::Deterministic, message);
+        return Failure { details: is_quorum.then(lower), ..failure };
     }
     let reason =
         |(branch, it): &(&Branch, &Failure)| format!("{}: {}", fan_out.id(branch), it.message);

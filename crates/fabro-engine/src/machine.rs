@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fabro_blob::READ_LIMIT;
 use fabro_events::{
-    Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason, StageFailure,
+    Candidate, CompletedStage, EdgeChoice, Entry, Event, EventBody, Note, PauseReason, StageFailure,
 };
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::NodeSpec;
@@ -17,10 +17,20 @@ use crate::active_stage::ActiveStage;
 use crate::cursor::{Cursor, EnteredBy, Position};
 use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
+use crate::line::{MAIN, is_main};
 use crate::offload::offload_patch;
-use crate::state::{MAIN, Phase, RunState, is_main};
-use crate::transition::GoalGates;
-use crate::{NewBlob, Plan, random, retry, unavailable};
+use crate::state::{Phase, RunState};
+use crate::{NewBlob, Plan, pause_rule, random, retry};
+
+/// What the goal gates say at an exit.
+pub(crate) enum GoalGates {
+    /// All that were visited are met.
+    Met,
+    /// One is not, and the run goes to its retry target.
+    Retry(EdgeChoice),
+    /// One is not, and no retry target is left.
+    Failed(Failure),
+}
 
 /// A run's state together with its plan: takes inputs, gives events.
 pub struct Machine {
@@ -424,7 +434,7 @@ impl Machine {
         failed_turns: BTreeMap<Arc<str>, u32>,
     ) {
         let (reason, message) = if !unavailable.is_empty() {
-            (PauseReason::Unavailable, unavailable::message(&unavailable))
+            (PauseReason::Unavailable, pause_rule::message(&unavailable))
         } else if gates.is_empty() {
             (PauseReason::Budget, self.spent_message())
         } else {

@@ -324,6 +324,18 @@ fn parts(weight: Weight) -> u64 {
     ((weight.get() * 1_000.0) as u64).max(1)
 }
 
+/// Which of its node's outgoing edges was taken, if there are several.
+pub(crate) fn place_of(choice: &EdgeChoice) -> Option<usize> {
+    if choice.candidates.len() < 2 {
+        return None;
+    }
+    let same = |it: &Candidate| it.to == choice.to && it.label == choice.label;
+    match choice.edge {
+        Some(edge) => usize::try_from(edge).ok(),
+        None => choice.candidates.iter().position(same),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use fabro_blob::MemoryBlobs;

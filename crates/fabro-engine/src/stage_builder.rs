@@ -11,9 +11,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::Key;
 use crate::handler::{Report, Reporter, Stage};
 use crate::inconsistent::Inconsistent;
+use crate::key::Key;
 use crate::worktrees::work_dir_of;
 use crate::{MAIN, Machine, NewRun, Plan, RunState, begin};
 

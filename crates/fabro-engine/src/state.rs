@@ -13,18 +13,11 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
-use crate::cursor::{Cursor, Position};
+use crate::cursor::{Cursor, Position, last_failed};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
+use crate::line::MAIN;
 use crate::worktrees::{Worktrees, work_dir_of};
-
-/// The name of the main line among the cursors.
-pub const MAIN: &str = "";
-
-/// Whether a line is the main one, and not a branch.
-pub(crate) fn is_main(line: &str) -> bool {
-    BranchPath::new(line).is_main()
-}
 
 /// A run after some prefix of its log.
 #[derive(Clone, Debug)]
@@ -160,6 +153,14 @@ impl RunState {
             Position::Active(stage) => Some((name, stage)),
             _ => None,
         })
+    }
+
+    /// Drops what stages wrote: contexts, histories, outputs. For readers that only ask where the run stands, so
+    /// that their memory does not grow with the log.
+    pub fn forget_values(&mut self) {
+        for cursor in self.cursors.values_mut().chain(self.ended.values_mut()) {
+            cursor.forget_values();
+        }
     }
 
     /// Takes one event in. Of an event that does not fit the state, as in a log that is read from
@@ -304,6 +305,7 @@ impl RunState {
         let created = Arc::clone(self.created()?);
         let run_id = self.run_id;
         let cursor = self.cursor_mut(entry)?;
+        cursor.restarted_by = last_failed(cursor.history.iter().rev().take(1));
         cursor.context = initial_context(run_id, &created);
         cursor.history = Vector::new();
         cursor.ends = OrdMap::new();

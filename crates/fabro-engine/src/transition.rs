@@ -16,9 +16,9 @@ use crate::fanout::FanOut;
 use crate::for_each::{self, ListQuery};
 use crate::inconsistent::Inconsistent;
 use crate::join;
-use crate::machine::Machine;
+use crate::line::is_main;
+use crate::machine::{GoalGates, Machine};
 use crate::select::{self, EdgeQuery, LookupError, SelectError, Selected, Values};
-use crate::state::is_main;
 use crate::unhandled::with_cause;
 
 /// How deep fan-outs may nest.
@@ -533,16 +533,6 @@ impl Machine {
         self.runnable_lines.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
         Ok(())
     }
-}
-
-/// What the goal gates say at an exit.
-pub(crate) enum GoalGates {
-    /// All that were visited are met.
-    Met,
-    /// One is not, and the run goes to its retry target.
-    Retry(EdgeChoice),
-    /// One is not, and no retry target is left.
-    Failed(Failure),
 }
 
 fn join_policy(node: &NodeSpec) -> Result<JoinPolicy, Inconsistent> {

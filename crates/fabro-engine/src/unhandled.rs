@@ -8,11 +8,11 @@ use fabro_graph::NodeIx;
 use fabro_plan::{JoinPolicy, NodeSpec, OnFailure};
 use fabro_types::{BranchPath, Failure, NodeKind, Status};
 
-use crate::cursor::{Cursor, Position, StageRecord};
+use crate::cursor::{Cursor, Position, last_failed};
 use crate::inconsistent::Inconsistent;
+use crate::line::MAIN;
 use crate::machine::Machine;
 use crate::open_failures::{OpenFailure, handles_failure};
-use crate::state::MAIN;
 
 impl Machine {
     /// The failures of the main line that nothing has handled so far, the first cause first.
@@ -91,13 +91,16 @@ impl Machine {
     }
 
     /// The failure that kept a loop running whose node `id` may not be entered again: the first that
-    /// nothing handled, else the last one since the node was entered before.
+    /// nothing handled, else the last one since the node was entered before, else the one that the line
+    /// restarted after.
     pub(crate) fn loop_cause(&self, cursor: &Cursor, id: &str) -> Option<Arc<StageFailure>> {
         let first = self.unhandled(cursor).into_iter().next();
         first.or_else(|| {
             let records = || cursor.history.iter().rev();
             let since = records().take_while(|record| *record.node != *id).count();
-            last_failed(records().take(since + 1))
+            let restarted_by =
+                || cursor.restarted_by.clone().filter(|_| since == cursor.history.len());
+            last_failed(records().take(since + 1)).or_else(restarted_by)
         })
     }
 
@@ -147,19 +150,6 @@ impl Machine {
             _ => false,
         }
     }
-}
-
-/// The first failed one of these stages, which are given from the last one backwards.
-fn last_failed<'r>(
-    mut records: impl Iterator<Item = &'r Arc<StageRecord>>,
-) -> Option<Arc<StageFailure>> {
-    let failed = records.find(|record| record.end.outcome.status == Status::Failed)?;
-    Some(Arc::new(StageFailure {
-        node: Arc::clone(&failed.node),
-        visit: failed.visit,
-        branch: Some(Arc::clone(&failed.branch)).filter(|branch| !branch.is_empty()),
-        failure: failed.end.outcome.failure.clone()?,
-    }))
 }
 
 fn says_stop(node: &NodeSpec) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fabro_events::{CreatedRun, Event, EventBody, RunWorktree};
 use fabro_types::BranchPath;
 
-use crate::state::MAIN;
+use crate::line::MAIN;
 
 /// The git worktrees of a run: its own, and those of the branches of fan-outs with `isolation=worktree`.
 /// Other branches work in that of the line they came from.

@@ -13,7 +13,7 @@ use crate::files::{Sources, join_path};
 use crate::renamed::Renamed;
 use crate::schema::{self, Place};
 use crate::value::Value;
-use crate::workflow::{Adjacency, Cluster, Edge, Node, NodeIx, Workflow};
+use crate::workflow::{Adjacency, Cluster, Edge, ImportedFile, Node, NodeIx, Workflow};
 
 /// How deep imports nest.
 const MAX_DEPTH: usize = 16;
@@ -41,16 +41,6 @@ const PASSED_ON: [&str; 10] = [
 
 /// Attributes that name a node of their own workflow.
 const TARGETS: [&str; 3] = ["retry_target", "fallback_retry_target", "human.default_choice"];
-
-/// An imported file in the [source](Workflow::source) of a workflow, behind the workflow's own text.
-#[derive(Clone, Debug)]
-pub(crate) struct ImportedFile {
-    path: Arc<str>,
-    start: usize,
-    end: usize,
-    /// The first attribute that imports it; it may be in an imported file itself.
-    by: Span,
-}
 
 /// Puts the files that nodes import in the place of these nodes, and those that the files import. What
 /// is wrong is among the [findings](Workflow::findings). The spans of what comes from a file point

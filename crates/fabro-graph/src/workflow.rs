@@ -5,7 +5,6 @@ use fabro_types::{Diagnostic, Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
 use crate::attrs::{Attr, Attrs, Origin};
-use crate::import::ImportedFile;
 use crate::renamed::Renamed;
 use crate::schema::{self, Place};
 use crate::value::Value;
@@ -16,6 +15,16 @@ pub type NodeIx = NodeIndex<u32>;
 
 /// Names an edge of one workflow.
 pub type EdgeIx = EdgeIndex<u32>;
+
+/// An imported file in the [source](Workflow::source) of a workflow, behind the workflow's own text.
+#[derive(Clone, Debug)]
+pub(crate) struct ImportedFile {
+    pub(crate) path: Arc<str>,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// The first attribute that imports it; it may be in an imported file itself.
+    pub(crate) by: Span,
+}
 
 /// A workflow: nodes, edges and attributes with their types, defaults applied.
 #[derive(Clone, Debug)]

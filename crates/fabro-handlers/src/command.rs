@@ -71,7 +71,8 @@ impl Handler for CommandHandler {
         let Some((source, language)) =
             spec.and_then(|command| Some((command.script.as_ref()?, command.language)))
         else {
-            return Failure::new(FailureClass::Structural, "the node has no script").into();
+            return Failure::new(FailureClass::Structural, "the node has no `script`: add one")
+                .into();
         };
         let (mode, language, file) = match language {
             fabro_engine::Language::Shell => (Mode::Shell, Language::Shell, "script.sh"),
@@ -173,6 +174,9 @@ fn variables_of_node(stage: &Stage) -> Result<Vec<(String, String)>, Failure> {
     Ok(variables)
 }
 
+/// The variable that holds the folder of the workflow file.
+pub const WORKFLOW_DIR_VARIABLE: &str = "FABRO_WORKFLOW_DIR";
+
 /// What every script may know about where it runs.
 fn variables(stage: &Stage) -> Vec<(String, String)> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -186,7 +190,7 @@ fn variables(stage: &Stage) -> Vec<(String, String)> {
     ];
     let graph_dir = stage.context.text(crate::WORKFLOW_DIR);
     if !graph_dir.is_empty() {
-        all.push(("FABRO_WORKFLOW_DIR".to_owned(), graph_dir.to_owned()));
+        all.push((WORKFLOW_DIR_VARIABLE.to_owned(), graph_dir.to_owned()));
     }
     all
 }
@@ -243,7 +247,8 @@ fn value(store: &dyn BlobStore, captured: Captured) -> Result<Value, BlobError> 
     }
 }
 
-fn last_line(captured: &Captured) -> Option<String> {
+/// The last line with text of what a script wrote, for the message of its failure.
+pub fn last_line(captured: &Captured) -> Option<String> {
     let text = match captured {
         Captured::Text(text) => Cow::Borrowed(text.as_str()),
         Captured::Large { path, .. } => Cow::Owned(tail(path).ok()?),

@@ -105,7 +105,9 @@ impl FanIn {
     /// The outcome by the reply of the model.
     pub fn interpret(&self, node: &str, reply: &Reply) -> Interpretation {
         let mut outcome = response_outcome(node, &reply.text);
-        outcome = match named(&reply.text, &self.ranked) {
+        // The end of an answer that is cut off names no choice.
+        let named = named(&reply.text, &self.ranked).filter(|_| !reply.is_cut_off);
+        outcome = match named {
             Some(named) => chosen(outcome, named),
             None => Outcome {
                 notes: Some("the answer names no branch; the best status won".to_owned()),

@@ -439,11 +439,14 @@ impl Gate {
     /// The failure of a gate without an answer and without a default that can be chosen.
     fn timed_out(&self, limit: Option<Duration>) -> Failure {
         let mut message = no_answer(limit);
+        let mut remedy = "raise its `timeout`, or name a `human.default_choice`";
         if let Some(GateOption { key, label, unavailable: Some(reason), .. }) = self.default() {
             message =
                 format!("{message}, and the default [{key}] {label} cannot be chosen: {reason}");
+            remedy = "raise its `timeout`, or name another `human.default_choice`";
         }
-        Failure::new(FailureClass::TransientInfra, message)
+        let failure = Failure::new(FailureClass::TransientInfra, message);
+        Failure { details: Some(remedy.to_owned()), ..failure }
     }
 }
 

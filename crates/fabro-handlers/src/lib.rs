@@ -72,7 +72,7 @@ mod wait;
 
 pub use agents::{Agents, Guard, NoTools, Offer, Toolbox};
 pub use children::{ChildWorkflow, ChildWorkflows, NoChildren};
-pub use command::CommandHandler;
+pub use command::{CommandHandler, WORKFLOW_DIR_VARIABLE, last_line};
 pub use dry::DryHandler;
 pub use fabro_engine::read_all;
 pub use fabro_sandbox::git::WorkTree;

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_engine::{Phase, RunState, checkpoint};
+use fabro_engine::checkpoint;
 use fabro_events::{
     CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, PauseReason, StageFailure, Tier,
     timestamp,
 };
-use fabro_run::{Gate, open_gates};
+use fabro_run::Gate;
 use fabro_types::{Failure, RunId, RunStatus, Usage};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -15,6 +15,7 @@ use crate::ReportError;
 use crate::at::StageKey;
 use crate::cause::Cause;
 use crate::driven_time::DrivenClock;
+use crate::fold::RunFold;
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -138,6 +139,12 @@ pub struct StageRow {
     /// When it ended, or when something was last recorded, in milliseconds since 1970.
     #[serde(skip)]
     pub until_ms: i64,
+    /// The place in the log of its first event.
+    #[serde(skip)]
+    pub first_seq: u64,
+    /// The place in the log of its last event.
+    #[serde(skip)]
+    pub last_seq: u64,
 }
 
 impl StageRow {
@@ -180,61 +187,26 @@ fn edge_reason<S: Serializer>(
 /// A run as a whole. `driven` tells whether it has a driver.
 pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
     let first = events.first().ok_or(ReportError::Empty)?;
-    let mut state = RunState::new(first.run_id);
-    let mut head = Head::default();
-    let mut rows = Rows::default();
+    let mut fold = RunFold::new(first.run_id);
     for event in checkpoint::effective(events) {
-        state.apply(event);
-        rows.apply(event);
-        head.apply(event, rows.clock);
+        fold.apply(event);
     }
-    let created = state.created.clone().ok_or(ReportError::Empty)?;
-    let status = state.status(driven);
-    let usage = state.usage_so_far();
-    let bodies = || events.iter().map(|event| &event.entry.body);
-    let last = bodies().rfind(|body| !body.is_of_compaction());
-    Ok(Inspect {
-        cause: last.and_then(Cause::of),
-        unhandled: match last {
-            Some(EventBody::RunCompleted { unhandled, .. }) => unhandled.clone(),
-            _ => Vec::new(),
-        },
-        id: first.run_id,
-        workflow: created.workflow.clone(),
-        status,
-        failure: match state.phase {
-            Phase::Ended(RunStatus::Failed, failure) => failure,
-            _ => None,
-        },
-        goal: created.goal.clone(),
-        inputs: created.inputs.clone(),
-        seed: created.seed,
-        started_at: timestamp(head.started_ms),
-        ended_at: status.is_final().then(|| timestamp(rows.clock.last_ms)),
-        duration_ms: rows.clock.now().saturating_sub(head.driven_before),
-        dry_run: created.dry_run,
-        pause: head.pause.filter(|_| status == RunStatus::Paused),
-        forked: head.forked,
-        last_event_ms: rows.clock.last_ms,
-        stages: rows.finish(status),
-        gates: open_gates(events),
-        usage,
-    })
+    fold.report(driven)
 }
 
 /// What the events say of the run itself.
-#[derive(Default)]
-struct Head {
-    started_ms: i64,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) started_ms: i64,
     /// What the clock showed when a fork began: the time before is that of the run it was copied from.
-    driven_before: u64,
-    pause: Option<Pause>,
-    forked: Option<ForkPoint>,
+    pub(crate) driven_before: u64,
+    pub(crate) pause: Option<Pause>,
+    pub(crate) forked: Option<ForkPoint>,
 }
 
 impl Head {
     /// `clock` shows the time of this event.
-    fn apply(&mut self, event: &Event, clock: DrivenClock) {
+    pub(crate) fn apply(&mut self, event: &Event, clock: DrivenClock) {
         match &event.entry.body {
             EventBody::RunCreated(_) => self.started_ms = event.ts_ms,
             EventBody::CheckpointForked(point) => {
@@ -262,27 +234,36 @@ pub(crate) fn rows(events: &[&Event], status: RunStatus) -> Vec<StageRow> {
     rows.finish(status)
 }
 
-#[derive(Default)]
-struct Rows {
-    clock: DrivenClock,
-    list: Vec<OpenRow>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) clock: DrivenClock,
+    pub(crate) list: Vec<OpenRow>,
     by_key: BTreeMap<StageKey, usize>,
     /// The running stage of each line.
     running: BTreeMap<Arc<str>, usize>,
 }
 
 /// A row, with what is known only while its stage runs.
-struct OpenRow {
-    row: StageRow,
+#[derive(Clone, Debug)]
+pub(crate) struct OpenRow {
+    pub(crate) row: StageRow,
     /// What the clock showed when it started.
     started: u64,
-    /// What the ended attempts used.
-    usage: Usage,
+    /// What the ended attempts used. Most stages use no model: a list of them stays small.
+    usage: Option<Box<Usage>>,
     /// What the open attempt has used so far.
-    spent: Usage,
+    spent: Option<Box<Usage>>,
 }
 
 impl OpenRow {
+    /// An attempt has ended, and this is what all of it used.
+    fn used(&mut self, usage: Option<&Usage>) {
+        if let Some(usage) = usage {
+            self.usage.get_or_insert_default().add(usage);
+        }
+        self.spent = None;
+    }
+
     fn end(&mut self, clock: &DrivenClock, status: &'static str) {
         self.row.status = status;
         self.row.ended_at = Some(timestamp(clock.last_ms));
@@ -292,16 +273,18 @@ impl OpenRow {
 }
 
 impl Rows {
-    fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         self.clock.apply(event);
+        if let Some(open) = self.row(event) {
+            open.row.last_seq = event.seq;
+        }
         match &event.entry.body {
             EventBody::StageStarted { rank, .. } => self.start(event, *rank),
             EventBody::StageRetrying { attempt, failure, usage, .. } => {
                 if let Some(open) = self.row(event) {
                     open.row.attempts = attempt + 1;
                     open.row.failure = Some(failure.clone());
-                    open.usage.add(usage.as_ref().unwrap_or(&Usage::default()));
-                    open.spent = Usage::default();
+                    open.used(usage.as_ref());
                 }
             }
             EventBody::AgentMessage { usage: Some(usage), .. } => self.spend(event, usage),
@@ -348,12 +331,13 @@ impl Rows {
             warnings: Vec::new(),
             started_ms: event.ts_ms,
             until_ms: event.ts_ms,
+            first_seq: event.seq,
+            last_seq: event.seq,
         };
         self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
         let started = self.clock.now();
-        let usage = Usage::default();
-        self.list.push(OpenRow { row, started, spent: usage.clone(), usage });
+        self.list.push(OpenRow { row, started, usage: None, spent: None });
     }
 
     fn warn(&mut self, event: &Event, message: String) {
@@ -365,7 +349,7 @@ impl Rows {
     /// An agent's turn in the open attempt, which the end of the attempt counts again.
     fn spend(&mut self, event: &Event, usage: &Usage) {
         if let Some(open) = self.row(event) {
-            open.spent.add(usage);
+            open.spent.get_or_insert_default().add(usage);
         }
     }
 
@@ -374,8 +358,7 @@ impl Rows {
         let clock = self.clock;
         if let Some(open) = self.row(event) {
             open.end(&clock, end.outcome.status.as_str());
-            open.usage.add(end.outcome.usage.as_ref().unwrap_or(&Usage::default()));
-            open.spent = Usage::default();
+            open.used(end.outcome.usage.as_ref());
             open.row.attempts = end.attempts;
             open.row.failure.clone_from(&end.outcome.failure);
             open.row.files_touched.clone_from(&end.outcome.files_touched);
@@ -394,12 +377,12 @@ impl Rows {
         }
     }
 
-    fn row(&mut self, event: &Event) -> Option<&mut OpenRow> {
+    pub(crate) fn row(&mut self, event: &Event) -> Option<&mut OpenRow> {
         let at = *self.by_key.get(&StageKey::of(event)?)?;
         self.list.get_mut(at)
     }
 
-    fn finish(self, run: RunStatus) -> Vec<StageRow> {
+    pub(crate) fn finish(self, run: RunStatus) -> Vec<StageRow> {
         let unfinished = if run.is_final() { RunStatus::Canceled } else { run }.as_str();
         let clock = self.clock;
         let close = |mut open: OpenRow| {
@@ -408,8 +391,9 @@ impl Rows {
                 open.row.duration_ms = clock.now().saturating_sub(open.started);
                 open.row.until_ms = clock.last_ms;
             }
-            open.usage.add(&open.spent);
-            open.row.usage = Some(open.usage).filter(|usage| *usage != Usage::default());
+            let mut usage = open.usage.take().map(|it| *it).unwrap_or_default();
+            usage.add(open.spent.as_deref().unwrap_or(&Usage::default()));
+            open.row.usage = Some(usage).filter(|usage| *usage != Usage::default());
             open.row
         };
         let mut list: Vec<StageRow> = self.list.into_iter().map(close).collect();

@@ -32,8 +32,9 @@
 //!
 //! Events that a rewind took back count for nothing.
 //!
-//! Limits: a log is held in memory as a whole; every report costs time linear in it.
+//! Limits: but for [`RunFold`] a log is held in memory as a whole, and every report costs time linear in it.
 
+mod activity;
 mod artifacts;
 mod at;
 mod blobs;
@@ -46,6 +47,7 @@ mod driven_time;
 pub mod dump;
 mod error;
 mod explain;
+mod fold;
 mod inspect;
 mod logs;
 mod ps;
@@ -55,6 +57,7 @@ mod reports;
 mod stage;
 mod stages;
 
+pub use activity::Activity;
 pub use artifacts::{KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
@@ -64,15 +67,16 @@ pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use cost::{CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};
 pub use error::ReportError;
 pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain};
+pub use fold::{EdgeTaken, RunFold, find_stage};
 pub use inspect::{Inspect, Pause, StageRow, inspect};
 pub use logs::{LogStream, StageSelection, Written, recorded_output, recorded_text, written};
 pub use ps::{PsRow, ps};
-pub use read_back::read_back;
+pub use read_back::{read_back, read_back_small};
 pub use reports::{
     ArtifactRow, PatchError, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
     run_patch,
 };
-pub use stage::{FailedAttempt, StageReport, stage};
+pub use stage::{FailedAttempt, StageReport, stage, stage_of_row};
 pub use stages::Stages;
 
 #[cfg(test)]

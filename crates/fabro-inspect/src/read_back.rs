@@ -39,6 +39,16 @@ pub fn read_back(
     })
 }
 
+/// A value for people: one that is a reference to at most `max` bytes is read back; a larger one, and one that
+/// cannot be read, stays the reference.
+pub fn read_back_small(value: &Value, max: u64, blobs: &dyn BlobStore) -> Value {
+    let whole = BlobRef::from_value(value).and_then(|blob| {
+        let is_small = blobs.len(&blob).is_ok_and(|size| size <= max);
+        if is_small { read_blob(blobs, &blob).ok() } else { None }
+    });
+    whole.unwrap_or_else(|| value.clone())
+}
+
 #[cfg(test)]
 mod tests {
     use fabro_blob::MemoryBlobs;

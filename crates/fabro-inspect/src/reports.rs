@@ -14,8 +14,8 @@ use fabro_types::{RunId, RunStatus};
 use serde::Serialize;
 
 use crate::{
-    Inspect, PsRow, ReportError, StageKey, StageReport, artifacts, change_of_stage, changes,
-    inspect, ps, stage,
+    Inspect, PsRow, ReportError, StageKey, StageReport, StageRow, artifacts, change_of_stage,
+    changes, inspect, ps, stage,
 };
 
 /// The runs of a store, newest first; those of sub-workflows only if `all`. A run whose events cannot
@@ -75,7 +75,29 @@ pub async fn inspect_stage(
     name: &str,
 ) -> Result<StageReport, ReportError> {
     let events = read_all(store, run).await?;
-    stage(&events, name, is_driven(store, run).await?, store)
+    let mut report = stage(&events, name, is_driven(store, run).await?, store)?;
+    report.sub_workflows = sub_workflows(store, run, &report.row).await?;
+    Ok(report)
+}
+
+/// The runs of the sub-workflow of this stage.
+async fn sub_workflows(
+    store: &dyn RunStore,
+    run: RunId,
+    row: &StageRow,
+) -> Result<Vec<RunId>, ReportError> {
+    let mut runs = Vec::new();
+    for member in store.family(run).await?.into_iter().skip(1) {
+        let first = store.read(member, 0, 1).await?;
+        if let Some(EventBody::RunCreated(created)) = first.first().map(|event| &event.entry.body)
+            && let Some(parent) = &created.parent
+            && parent.run_id == run
+            && parent.is(row.branch.as_deref(), &row.node, row.visit)
+        {
+            runs.push(member);
+        }
+    }
+    Ok(runs)
 }
 
 /// Why there is no patch.

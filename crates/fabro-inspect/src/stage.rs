@@ -5,14 +5,16 @@ use fabro_context::keys;
 use fabro_engine::{RunState, checkpoint};
 use fabro_events::{CompletedStage, Event, EventBody, timestamp};
 use fabro_run::{Gate, open_gates};
-use fabro_types::{BlobRef, Failure, Outcome, Usage};
+use fabro_types::{BlobRef, Failure, Outcome, RunId, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::Explain;
 use crate::ReportError;
 use crate::at::{StageKey, end_of, find};
 use crate::blobs::read;
 use crate::conversation::{ModelInputs, TranscriptMessage, transcript};
+use crate::explain::explain_of;
 use crate::inspect::{StageRow, rows};
 
 /// One visit of a node: its inputs and its outcome.
@@ -36,6 +38,10 @@ pub struct StageReport {
     pub stderr: Option<Value>,
     /// The outcome; `None` while it is running.
     pub outcome: Option<Outcome>,
+    /// The runs of its sub-workflow, one for each attempt that began one; left out when there is none,
+    /// and always by [`stage`], which reads only one run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sub_workflows: Vec<RunId>,
     /// Its question to a person, while it waits for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
@@ -85,6 +91,23 @@ pub fn stage(
     report_of(&events, &key, row, gates, blobs)
 }
 
+/// The report of a stage whose row is known, and why the run took the edge after it if it was left: from the
+/// first event of the run, those of the stage, and the next one of its line. There may be others among them.
+///
+/// # Errors
+///
+/// A large value cannot be read back.
+pub fn stage_of_row(
+    events: &[&Event],
+    row: StageRow,
+    gates: impl IntoIterator<Item = Gate>,
+    blobs: &dyn BlobStore,
+) -> Result<(StageReport, Option<Explain>), ReportError> {
+    let key = row.key();
+    let explain = explain_of(events, &key).ok();
+    Ok((report_of(events, &key, row, gates, blobs)?, explain))
+}
+
 /// The report of one visit from its events; there may be others among them.
 pub(crate) fn report_of(
     events: &[&Event],
@@ -118,6 +141,7 @@ pub(crate) fn report_of(
         stderr: stderr.transpose()?,
         earlier_attempts: earlier_attempts(events, key),
         outcome: end.map(|end| end.outcome.clone()),
+        sub_workflows: Vec::new(),
         gate: gates.into_iter().find(|gate| {
             (&gate.node, gate.visit, &gate.branch) == (&key.node, key.visit, &key.branch)
         }),

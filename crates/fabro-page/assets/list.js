@@ -1,17 +1,22 @@
-"use strict";
-
 /**
  * A list of many rows of which only some blocks are in the page: those near the window, and those with
  * something open or focused in them. Blocks that are left out keep their height.
  *
  * @param {HTMLElement} list the element of the blocks
  * @param {(block: number) => Promise<string>} load the HTML of a block
- * @returns {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement> }}
+ * @returns {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement>, grow: (blocks: number) => void, reload: (isWanted: (block: HTMLElement) => boolean) => void }}
  */
-function windowed(list, load) {
+export function windowed(list, load) {
   const ROW = 33;
+  /** A list of so few blocks stays whole: it can be printed, and searched with the browser. */
+  const keep = Number(list.dataset.keep ?? 0);
   /** @type {HTMLElement[]} */
   let blocks = [];
+  /**
+   * The blocks near the window.
+   * @type {WeakSet<HTMLElement>}
+   */
+  const near = new WeakSet();
 
   /** @param {HTMLElement} block */
   const isUsed = (block) =>
@@ -23,6 +28,11 @@ function windowed(list, load) {
     block.dataset.state = "loading";
     const html = await load(Number(block.dataset.number));
     if (!block.isConnected || block.dataset.state !== "loading") return;
+    if (!near.has(block)) {
+      // It was scrolled away meanwhile.
+      block.dataset.state = "empty";
+      return;
+    }
     block.innerHTML = html;
     block.style.minHeight = "";
     block.dataset.state = "full";
@@ -33,27 +43,49 @@ function windowed(list, load) {
     (entries) => {
       for (const entry of entries) {
         const block = /** @type {HTMLElement} */ (entry.target);
+        if (entry.isIntersecting) near.add(block);
+        else near.delete(block);
         if (entry.isIntersecting) {
           void fill(block);
-        } else if (block.dataset.state === "full" && !isUsed(block)) {
+        } else if (block.dataset.state === "full" && blocks.length > keep && !isUsed(block)) {
           block.style.minHeight = `${entry.boundingClientRect.height}px`;
           block.replaceChildren();
           block.dataset.state = "empty";
         }
       }
     },
-    { rootMargin: "1200px 0px" },
+    { rootMargin: `${list.dataset.margin ?? 1200}px 0px` },
   );
 
-  const watch = () => {
-    blocks.forEach((block, number) => {
-      block.dataset.number = String(number);
-      block.dataset.state = block.childElementCount > 0 ? "full" : "empty";
-      if (block.dataset.state === "empty") {
-        block.style.minHeight = `${ROW * Number(list.dataset.block)}px`;
-      }
-      observer.observe(block);
-    });
+  /** @param {HTMLElement} block @param {number} number */
+  const watchBlock = (block, number) => {
+    block.dataset.number = String(number);
+    block.dataset.state = block.childElementCount > 0 ? "full" : "empty";
+    if (block.dataset.state === "empty") {
+      block.style.minHeight = `${ROW * Number(list.dataset.block)}px`;
+    }
+    observer.observe(block);
+  };
+  const watch = () => blocks.forEach(watchBlock);
+  const newBlock = () => {
+    const block = document.createElement("div");
+    block.className = "block";
+    return block;
+  };
+
+  /**
+   * Loads a block again that stays where it is.
+   * @param {HTMLElement} block
+   */
+  const reload = async (block) => {
+    const html = await load(Number(block.dataset.number));
+    if (!block.isConnected || block.dataset.state !== "full" || html === "") return;
+    const active = block.contains(document.activeElement) ? document.activeElement : null;
+    block.innerHTML = html;
+    block.style.minHeight = "";
+    const same = active?.id ? document.getElementById(active.id) : null;
+    same?.focus({ preventScroll: true });
+    list.dispatchEvent(new CustomEvent("filled", { detail: block }));
   };
 
   blocks = /** @type {HTMLElement[]} */ ([...list.querySelectorAll(":scope > .block")]);
@@ -61,29 +93,53 @@ function windowed(list, load) {
   return {
     reset(count) {
       observer.disconnect();
-      blocks = Array.from({ length: count }, () => {
-        const block = document.createElement("div");
-        block.className = "block";
-        return block;
-      });
+      blocks = Array.from({ length: count }, newBlock);
       list.replaceChildren(...blocks);
       watch();
     },
     async show(number) {
       const block = blocks[number];
+      near.add(block);
       await fill(block);
       return block;
+    },
+    grow(count) {
+      while (blocks.length < count) {
+        const block = newBlock();
+        blocks.push(block);
+        list.append(block);
+        watchBlock(block, blocks.length - 1);
+      }
+    },
+    reload(isWanted) {
+      for (const block of blocks) {
+        if (block.dataset.state === "full" && isWanted(block)) void reload(block);
+      }
     },
   };
 }
 
-/** Times in the zone of the reader. @param {ParentNode} root */
-function localTimes(root) {
+/**
+ * Times in the zone of the reader.
+ * @param {ParentNode} root
+ */
+export function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]:not([title])")) {
     const written = time.getAttribute("datetime") ?? "";
     const date = new Date(written);
     if (Number.isNaN(date.getTime())) continue;
     time.setAttribute("title", written);
     time.textContent = date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  }
+}
+
+/**
+ * Texts that scroll can be scrolled with the keyboard.
+ * @param {ParentNode} root
+ */
+export function reachable(root) {
+  for (const text of root.querySelectorAll("pre")) {
+    const scrolls = text.scrollWidth > text.clientWidth || text.scrollHeight > text.clientHeight;
+    if (scrolls) text.tabIndex = 0;
   }
 }

@@ -1,36 +1,55 @@
 //! What a run did, drawn into its workflow.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use askama::Template;
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_graph::Workflow;
-use fabro_inspect::StageRow;
+use fabro_inspect::{EdgeTaken, StageRow};
 use fabro_picture::{Marks, NodeMark, NodeResult, outline, svg_fragment};
 use fabro_types::Status;
 
 use crate::Links;
 use crate::texts::render;
 
-/// What a run did at each node and edge: its rows, and all its events.
-pub fn marks(rows: &[StageRow], events: &[Event]) -> Marks {
-    let mut marks = Marks::default();
+/// What a run did at each node and edge: its rows, and how often it took each edge.
+pub fn marks<'e>(
+    rows: &[StageRow],
+    edges: impl IntoIterator<Item = (&'e EdgeTaken, &'e u64)>,
+) -> Marks {
+    let mut nodes: BTreeMap<&str, NodeMark> = BTreeMap::new();
     for row in rows {
         let result = result(row);
-        let mark = marks.nodes.entry(row.node.to_string());
+        let mark = nodes.entry(&row.node);
         let mark = mark.or_insert(NodeMark { result, visits: 0, duration_ms: 0 });
         mark.result = result;
         mark.visits += 1;
         mark.duration_ms += row.duration_ms;
     }
+    let mut marks = Marks::default();
+    marks.nodes.extend(nodes.into_iter().map(|(node, mark)| (node.to_owned(), mark)));
+    let edge = |((from, to, label), count): (&EdgeTaken, &u64)| {
+        let label = label.as_deref().map(str::to_owned);
+        ((from.to_string(), to.to_string(), label), u32::try_from(*count).unwrap_or(u32::MAX))
+    };
+    marks.edges.extend(edges.into_iter().map(edge));
+    marks
+}
+
+/// How often the events that count took each edge.
+pub fn edges(events: &[Event]) -> BTreeMap<EdgeTaken, u64> {
+    let mut edges: BTreeMap<EdgeTaken, u64> = BTreeMap::new();
     for event in checkpoint::effective(events) {
         if let EventBody::EdgeSelected(choice) = &event.entry.body
             && let Some(from) = &event.entry.node_id
         {
-            let label = choice.label.as_deref().map(str::to_owned);
-            *marks.edges.entry((from.to_string(), choice.to.to_string(), label)).or_default() += 1;
+            let edge = (Arc::clone(from), Arc::clone(&choice.to), choice.label.clone());
+            *edges.entry(edge).or_default() += 1;
         }
     }
-    marks
+    edges
 }
 
 /// How a stage ended, as far as a picture shows it.

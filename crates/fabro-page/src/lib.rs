@@ -38,7 +38,7 @@ pub use artifacts::artifacts;
 pub use cost::cost;
 pub use differences::Comparison;
 pub use gather::{Made, MakeError, make_report};
-pub use graph::{graph, marks};
+pub use graph::{edges, graph, marks};
 pub use links::Links;
 pub use overview::{class, overview, sign};
 pub use patch::patch;
@@ -51,6 +51,11 @@ pub use timeline::timeline;
 /// The style of pages and reports, that of pictures included.
 pub fn style() -> String {
     [include_str!("../assets/page.css"), fabro_picture::STYLE].concat()
+}
+
+/// The ES module of lists and times that the scripts of pages and reports share.
+pub fn list_script() -> &'static str {
+    include_str!("../assets/list.js")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::artifacts::artifacts;
 use crate::cost::cost;
 use crate::differences::{Comparison, differences};
-use crate::graph::{graph, marks};
+use crate::graph::{edges, graph, marks};
 use crate::overview::overview;
 use crate::stage::{StageExtras, stage};
 use crate::stage_list::row;
@@ -134,7 +134,7 @@ fn write(run: &RunReport<'_>, kept: usize) -> Result<String, ReportError> {
     }
     let all: Vec<&ArtifactRow> = run.artifacts.iter().collect();
     let has_cost = run.cost.total.turns > 0 || !run.cost.models.is_empty();
-    let marks = marks(&run.run.stages, run.events);
+    let marks = marks(&run.run.stages, &edges(run.events));
     let stages = &run.run.stages;
     let style = style();
     Ok(render(&Document {
@@ -212,7 +212,7 @@ fn child_html(
 ) -> Result<String, ReportError> {
     let links = Links::File(format!("{stage}›"));
     let rows = rows_html(child, &links, texts)?;
-    let marks = marks(&child.run.stages, child.events);
+    let marks = marks(&child.run.stages, &edges(child.events));
     let graph = child.workflow.map(|it| graph(it, &child.run.stages, &marks, &links));
     Ok(render(&Child { overview: overview(child.run, &links), graph, rows: &rows }))
 }

@@ -24,6 +24,8 @@ fn stage_row(node: &str, visit: u32, rank: u32) -> StageRow {
         warnings: Vec::new(),
         started_ms: 1_000 * i64::from(rank),
         until_ms: 2_000 * i64::from(rank),
+        first_seq: 0,
+        last_seq: 0,
     }
 }
 

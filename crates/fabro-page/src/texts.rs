@@ -66,6 +66,11 @@ impl Texts {
         render(&Block { text: &text[..end], size, opens, is_cut })
     }
 
+    /// A value as a fragment: of a string its characters, of any other value its JSON.
+    pub fn html(&mut self, value: &Value) -> String {
+        self.value(value)
+    }
+
     /// A value in a block of its own: of a string its characters, of any other value its JSON.
     pub(crate) fn value(&mut self, value: &Value) -> String {
         match value {

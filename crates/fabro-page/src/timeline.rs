@@ -19,7 +19,7 @@ const WIDTH: f64 = 1_000.0;
 const GAP: f64 = 14.0;
 
 /// A timeline of more stages has a lane for each node.
-const MAX_STAGES: usize = 300;
+const MAX_STAGES: usize = 100;
 
 /// The most bars of a lane: others are joined.
 const MAX_BARS: usize = 200;

@@ -95,8 +95,10 @@ impl Drawing<'_> {
             self.workflow.edges().len(),
             self.workflow.start().map_or("no start", |start| &self.workflow.node(start).id)
         );
+        // An image has no parts: links in it could not be reached.
+        let role = if self.link.is_some() { "group" } else { "img" };
         self.write(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fabro-graph\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fabro-graph\" role=\"{role}\" \
              viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
              <title>{title}</title>\n<desc>{}</desc>\n",
             escaped(&about)

@@ -21,7 +21,7 @@ pub struct Member {
     pub run: RunId,
     /// The stages that it is the sub-workflow of, as node and visit, outermost first; empty for the
     /// run itself.
-    pub within: Vec<(Arc<str>, u32)>,
+    pub within: Within,
     /// Its log.
     pub events: Vec<Event>,
 }
@@ -29,31 +29,44 @@ pub struct Member {
 /// A run and those of its sub-workflows whose stages are running, with their logs. A sub-workflow
 /// that was paused when its stage was canceled is not among them.
 pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member>, StoreError> {
-    let mut members: Vec<(Member, RunState)> = Vec::new();
+    let mut logs = Vec::new();
+    let mut states = Vec::new();
     for id in store.family(run).await? {
         let events = read_all(store, id).await?;
-        let state = RunState::replay(id, &events);
-        let parent = state.created.as_ref().and_then(|created| created.parent.clone());
-        let holder = parent.as_ref().and_then(|parent| {
-            let (holder, above) = members.iter().find(|(it, _)| it.run == parent.run_id)?;
-            let mut active = above.active();
-            let is_running = active.any(|(line, at)| {
-                let branch = (!line.is_empty()).then_some(&**line);
-                let is_attempt = parent.attempt == 0 || parent.attempt == at.attempt;
-                is_attempt && parent.is(branch, &at.node, at.visit)
-            });
-            is_running.then_some(holder)
-        });
-        let within = match (holder, parent) {
-            (Some(holder), Some(parent)) => {
-                holder.within.iter().cloned().chain([(parent.node_id, parent.visit)]).collect()
-            }
-            _ if id == run => Vec::new(),
-            _ => continue,
-        };
-        members.push((Member { run: id, within, events }, state));
+        states.push(RunState::replay(id, &events));
+        logs.push(events);
     }
-    Ok(members.into_iter().map(|(member, _)| member).collect())
+    let within = holding_stages(run, &states.iter().collect::<Vec<_>>());
+    let members = states.into_iter().zip(within).zip(logs);
+    let member = |((state, within), events): ((RunState, Option<_>), _)| {
+        Some(Member { run: state.run_id, within: within?, events })
+    };
+    Ok(members.filter_map(member).collect())
+}
+
+/// The stages that hold the run of a sub-workflow, as node and visit, outermost first.
+pub type Within = Vec<(Arc<str>, u32)>;
+
+/// For each state of a family, in its order, the stages that hold its run; none for `run` itself. `None` for a sub-workflow whose stage is not running.
+pub fn holding_stages(run: RunId, states: &[&RunState]) -> Vec<Option<Within>> {
+    let mut found: Vec<Option<Within>> = Vec::new();
+    for state in states {
+        let parent = state.created.as_ref().and_then(|created| created.parent.as_ref());
+        let above = parent.and_then(|parent| {
+            let at = states.iter().position(|it| it.run_id == parent.run_id)?;
+            // Each run is listed after the one that it is part of.
+            let above = found.get(at)?.as_ref()?;
+            let is_running = states[at].active().any(|(line, stage)| {
+                let branch = (!line.is_empty()).then_some(&**line);
+                let is_attempt = parent.attempt == 0 || parent.attempt == stage.attempt;
+                is_attempt && parent.is(branch, &stage.node, stage.visit)
+            });
+            let own = (Arc::clone(&parent.node_id), parent.visit);
+            is_running.then(|| above.iter().cloned().chain([own]).collect())
+        });
+        found.push(above.or_else(|| (state.run_id == run).then(Vec::new)));
+    }
+    found
 }
 
 /// Cancels a run and its sub-workflows as far as they have not ended.

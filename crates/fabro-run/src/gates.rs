@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_engine::{Phase, RunState, checkpoint};
+use fabro_engine::{ActiveStage, Phase, RunState, checkpoint};
 use fabro_events::{Entry, Event, EventBody, GateOption, QuestionType};
 use fabro_store::{Store, StoreError};
 use fabro_types::RunId;
 use serde::Serialize;
 
-use crate::{RunError, running_members};
+use crate::{RunError, Within, running_members};
 
 /// A gate that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -119,26 +119,33 @@ fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
 /// The gates of one log that have been asked and not answered, the main line's first.
 pub fn open_gates(events: &[Event]) -> Vec<Gate> {
     let Some(first) = events.first() else { return Vec::new() };
-    let events = checkpoint::effective(events);
     let mut state = RunState::new(first.run_id);
-    for event in &events {
+    let mut asked = AskedGates::default();
+    for event in checkpoint::effective(events) {
         state.apply(event);
+        asked.apply(event);
     }
-    if matches!(state.phase, Phase::Ended(..)) {
-        return Vec::new();
-    }
-    let waiting = state.active().filter(|(_, stage)| stage.gate_asked_ms.is_some());
-    waiting
-        .filter_map(|(branch, stage)| {
-            let branch = (!branch.is_empty()).then(|| Arc::clone(branch));
-            let is_of_stage = |event: &Event| {
-                let Entry { node_id, visit, branch: of, .. } = &event.entry;
-                node_id.as_ref() == Some(&stage.node)
-                    && visit.unwrap_or(1) == stage.visit
-                    && *of == branch
-            };
-            let last = events.iter().rev().find(|event| is_gate(event) && is_of_stage(event))?;
-            let EventBody::GateAsked {
+    asked.open(&state)
+}
+
+/// A stage: its branch, its node, and which visit of it.
+type GateStage = (Option<Arc<str>>, Arc<str>, u32);
+
+/// The gates that the events of one run have asked and that were not answered, folded as the events are read.
+/// Takes the events that count: after a rewind it begins again.
+#[derive(Clone, Debug, Default)]
+pub struct AskedGates {
+    asked: BTreeMap<GateStage, Gate>,
+}
+
+impl AskedGates {
+    /// Takes an event in.
+    pub fn apply(&mut self, event: &Event) {
+        let Entry { node_id: Some(node), visit, branch, body, .. } = &event.entry else { return };
+        let visit = visit.unwrap_or(1);
+        let stage = (branch.clone(), Arc::clone(node), visit);
+        match body {
+            EventBody::GateAsked {
                 question,
                 question_type,
                 options,
@@ -146,41 +153,65 @@ pub fn open_gates(events: &[Event]) -> Vec<Gate> {
                 text_option,
                 default_choice,
                 deadline_ms,
-            } = &last.entry.body
-            else {
-                return None;
-            };
-            Some(Gate {
-                run: first.run_id,
-                node: Arc::clone(&stage.node),
-                visit: stage.visit,
-                branch,
-                within: Vec::new(),
-                question: question.clone(),
-                question_type: *question_type,
-                options: options.clone(),
-                freeform: *freeform,
-                text_option: text_option.clone(),
-                default_choice: default_choice.clone(),
-                deadline_ms: *deadline_ms,
-            })
-        })
-        .collect()
+            } => {
+                let gate = Gate {
+                    run: event.run_id,
+                    node: Arc::clone(node),
+                    visit,
+                    branch: branch.clone(),
+                    within: Vec::new(),
+                    question: question.clone(),
+                    question_type: *question_type,
+                    options: options.clone(),
+                    freeform: *freeform,
+                    text_option: text_option.clone(),
+                    default_choice: default_choice.clone(),
+                    deadline_ms: *deadline_ms,
+                };
+                self.asked.insert(stage, gate);
+            }
+            EventBody::GateAnswered { .. }
+            | EventBody::StageCompleted(_)
+            | EventBody::StageFailed(_) => {
+                self.asked.remove(&stage);
+            }
+            _ => {}
+        }
+    }
+
+    /// Those that wait for an answer in this state of the run, the main line's first.
+    pub fn open(&self, state: &RunState) -> Vec<Gate> {
+        if matches!(state.phase, Phase::Ended(..)) {
+            return Vec::new();
+        }
+        let waiting = state.active().filter(|(_, stage)| stage.gate_asked_ms.is_some());
+        let gate = |(branch, stage): (&Arc<str>, &ActiveStage)| {
+            let branch = (!branch.is_empty()).then(|| Arc::clone(branch));
+            self.asked.get(&(branch, Arc::clone(&stage.node), stage.visit)).cloned()
+        };
+        waiting.filter_map(gate).collect()
+    }
 }
 
 /// The open gates of a run and of its running sub-workflows.
 pub async fn open_gates_of_family(store: &dyn Store, run: RunId) -> Result<Vec<Gate>, StoreError> {
     let mut gates = Vec::new();
     for member in running_members(store, run).await? {
-        let within: Vec<_> =
-            member.within.iter().map(|(node, visit)| format!("{node}@{visit}")).collect();
-        for gate in open_gates(&member.events) {
-            gates.push(Gate { within: within.clone(), ..gate });
-        }
+        gates.push((member.within, open_gates(&member.events)));
+    }
+    Ok(gates_of_family(gates))
+}
+
+/// The gates of the members of a family, each with the stages that hold its run.
+pub fn gates_of_family(members: Vec<(Within, Vec<Gate>)>) -> Vec<Gate> {
+    let mut gates = Vec::new();
+    for (within, own) in members {
+        let within: Vec<_> = within.iter().map(|(node, visit)| format!("{node}@{visit}")).collect();
+        gates.extend(own.into_iter().map(|gate| Gate { within: within.clone(), ..gate }));
     }
     // Sub-workflows that run at the same time begin in any order.
     gates.sort_by(|one, other| one.within.cmp(&other.within));
-    Ok(gates)
+    gates
 }
 
 /// The gate that a name means; without a name, the only one.
@@ -206,10 +237,6 @@ pub(crate) fn select_gate(
             Err(RunError::AmbiguousGate { names })
         }
     }
-}
-
-fn is_gate(event: &Event) -> bool {
-    matches!(event.entry.body, EventBody::GateAsked { .. } | EventBody::GateAnswered { .. })
 }
 
 #[cfg(test)]

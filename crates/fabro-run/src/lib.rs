@@ -96,6 +96,7 @@ mod services;
 mod sources;
 mod spec;
 mod stage_commits;
+mod start_form;
 mod telemetry;
 mod unread_inputs;
 mod worktree;
@@ -118,8 +119,8 @@ pub use control::{
     Cancellation, ForkPoint, answer, cancel, fork, is_driven, record_compaction, rewind, steer,
 };
 pub use error::{RunError, SetupError};
-pub use family::{Member, run_redactor, running_members};
-pub use gates::{Gate, gate_names, open_gates, open_gates_of_family};
+pub use family::{Member, Within, holding_stages, run_redactor, running_members};
+pub use gates::{AskedGates, Gate, gate_names, gates_of_family, open_gates, open_gates_of_family};
 pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers};
@@ -132,5 +133,6 @@ pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
 pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};
 pub use stage_commits::branch_name;
+pub use start_form::{StartForm, start_form};
 pub use telemetry::{exporter, run_trace};
 pub use worktree::{WORKTREE, author};

@@ -33,7 +33,7 @@ use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
 use crate::preflight;
-use crate::prepare::{PrepareError, prepare, prepare_dir};
+use crate::prepare::{PrepareError, RunDirs, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::sandbox::{self, run_sandbox};
 use crate::secrets::{Variables, expand_env, without_secrets};
@@ -654,18 +654,15 @@ impl Run {
                 return Ok(Some(Input::Abort { failure }));
             }
         }
-        let work_dir = self.state.created.as_ref().map(|run| run.work_dir.clone());
-        let work_dir = work_dir.unwrap_or_default();
+        let created = self.state.created.as_deref();
+        let workflow = created.and_then(|run| run.context.get(WORKFLOW_DIR)?.as_str());
+        let dirs = RunDirs {
+            run: run_dir,
+            work: Path::new(created.map_or("", |run| &run.work_dir)),
+            workflow: workflow.unwrap_or_default(),
+        };
         let redactor = ServiceBuilder::new(&self.settings).redactor();
-        let prepared = prepare(
-            exec,
-            &self.settings,
-            self.id(),
-            run_dir,
-            Path::new(&work_dir),
-            &redactor,
-            interrupt,
-        );
+        let prepared = prepare(exec, &self.settings, self.id(), dirs, &redactor, interrupt);
         match prepared.await {
             Ok(()) => Ok(Some(Input::Start)),
             Err(PrepareError::Failed(failure)) => Ok(Some(Input::Abort { failure })),

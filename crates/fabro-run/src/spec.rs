@@ -213,7 +213,7 @@ impl RunSpec {
     }
 }
 
-fn workflow_dir(file: &Path, cwd: &Path) -> PathBuf {
+pub(crate) fn workflow_dir(file: &Path, cwd: &Path) -> PathBuf {
     file.parent().unwrap_or(cwd).to_owned()
 }
 

@@ -44,6 +44,17 @@ pub(crate) fn unread_inputs<'t>(
     unread.map(|name| UnreadInput { name: name.clone(), fix: read.instead(name) }).collect()
 }
 
+/// The inputs that these texts read by name.
+pub(crate) fn read_names<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<String> {
+    let mut read = ReadInputs::default();
+    for text in texts {
+        read.scan(text);
+    }
+    // What follows a dot is a part of the input.
+    let input = |name: &&str| name.split('.').next().unwrap_or_default().to_owned();
+    read.names.iter().map(input).collect()
+}
+
 /// What the tags of templates read of the inputs.
 #[derive(Default)]
 struct ReadInputs<'t> {
@@ -166,5 +177,8 @@ mod tests {
             assert_ne!(check(json!({"a": 1}), &[unread]), "", "{unread}");
         }
         assert_eq!(check(json!({}), &[]), "");
+        let names =
+            read_names([branch, "{{ inputs.repo.url }} {{ inputs['depth'] }} {{ inputs }}"]);
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["branch", "depth", "repo"]);
     }
 }

@@ -1,5 +1,5 @@
 // Exchanges the token of the address for a cookie, and removes it from the address and the history.
-const state = document.getElementById("state");
+const state = /** @type {HTMLElement} */ (document.getElementById("state"));
 
 async function login() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -21,3 +21,5 @@ async function login() {
 
 addEventListener("hashchange", login);
 await login();
+
+export {};

@@ -1,25 +1,27 @@
-"use strict";
-// What a page does besides being read: local times, changes as they happen, and forms of the API. What a run
-// has recorded is folded and escaped by the server; texts of responses are only ever text.
+// What a page does besides being read: local times, changes as they happen, a window on long lists, and forms of
+// the API. What a run has recorded is folded and escaped by the server; texts of responses are only ever text.
+import { localTimes, reachable, windowed } from "./list.js";
 
-/** Times in the zone of the reader. @param {ParentNode} root */
-function localTimes(root) {
-  for (const time of root.querySelectorAll("time[datetime]:not([title])")) {
-    const written = time.getAttribute("datetime") ?? "";
-    const date = new Date(written);
-    if (Number.isNaN(date.getTime())) continue;
-    time.setAttribute("title", written);
-    time.textContent = date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  }
-}
+/** @typedef {Record<string, any>} Json */
 
-/** The HTML of each live part, as the server sent it. @type {Map<string, string>} */
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+
+/**
+ * The HTML of each live part, as the server sent it.
+ * @type {Map<string, string>}
+ */
 const sent = new Map();
 
 /** @param {ParentNode} root @returns {HTMLElement[]} */
-const liveParts = (root) => [...root.querySelectorAll("[data-live]")];
+const liveParts = (root) => [...root.querySelectorAll("[data-live]")].map((it) => /** @type {HTMLElement} */ (it));
 
-/** Whether somebody writes or selects in a part: it must not change now. @param {HTMLElement} part */
+/** @param {HTMLElement} part */
+const nameOf = (part) => part.dataset.live ?? "";
+
+/**
+ * Whether somebody writes or selects in a part: it must not change now.
+ * @param {HTMLElement} part
+ */
 function isUsed(part) {
   const active = document.activeElement;
   if (active && part.contains(active) && active.matches("input:not([type=checkbox]), select, textarea")) return true;
@@ -27,12 +29,17 @@ function isUsed(part) {
   return selection !== null && !selection.isCollapsed && selection.containsNode(part, true);
 }
 
-/** What stays the same in a part that is replaced: what is open, checked, focused, and scrolled to. */
+/**
+ * What stays the same in a part that is replaced: what is open, focused, and scrolled to.
+ * @param {HTMLElement} old @param {HTMLElement} fresh
+ */
 function keepState(old, fresh) {
+  /** @param {HTMLElement} root */
   const openings = (root) => {
     const seen = new Map();
     return [...root.querySelectorAll("details")].map((it) => {
-      const title = it.querySelector("summary b, summary h3, summary code")?.textContent.replace(/[0-9].*/, "") ?? "";
+      const heading = it.querySelector("summary b, summary h3, summary code");
+      const title = heading?.textContent?.replace(/[0-9].*/, "") ?? "";
       const count = seen.get(title) ?? 0;
       seen.set(title, count + 1);
       return { it, key: `${title} ${count}` };
@@ -40,33 +47,37 @@ function keepState(old, fresh) {
   };
   const open = new Map(openings(old).map(({ it, key }) => [key, it.open]));
   for (const { it, key } of openings(fresh)) it.open = open.get(key) ?? it.open;
-  for (const box of old.querySelectorAll("input[type=checkbox][id]")) {
-    const same = fresh.querySelector(`#${CSS.escape(box.id)}`);
-    if (same) same.checked = box.checked;
-  }
-  const places = [...old.querySelectorAll(".canvas, .timeline, pre")].map((it) => [it.scrollLeft, it.scrollTop]);
+  const scrolled = ".canvas, .timeline, pre";
+  const places = [...old.querySelectorAll(scrolled)].map((it) => [it.scrollLeft, it.scrollTop]);
   const active = old.contains(document.activeElement) ? document.activeElement : null;
   old.replaceWith(fresh);
-  [...fresh.querySelectorAll(".canvas, .timeline, pre")].forEach((it, at) => {
+  [...fresh.querySelectorAll(scrolled)].forEach((it, at) => {
     if (places[at]) [it.scrollLeft, it.scrollTop] = places[at];
   });
   for (const name of ["id", "href", "value"]) {
     const value = active?.getAttribute(name);
     if (!value) continue;
-    fresh.querySelector(`[${name}="${CSS.escape(value)}"]`)?.focus({ preventScroll: true });
+    const same = fresh.querySelector(`[${name}="${CSS.escape(value)}"]`);
+    if (same instanceof HTMLElement || same instanceof SVGElement) same.focus({ preventScroll: true });
     break;
   }
 }
 
-const PAUSE = 300;
+/** The shortest time between two looks at the page, in milliseconds. */
+const PAUSE = 100;
+const pace = Math.max(PAUSE, Number(main.dataset.pace ?? 0));
 let timer = 0;
 let isFetching = false;
+let mustLookAgain = false;
 let cost = 0;
+let lastLook = 0;
 
-/** Looks soon whether the page has changed; a page that is slow to make is asked for less often. */
+/** Looks whether the page has changed: at once, but a page that is slow to make is asked for less often. */
 function refreshSoon() {
-  if (timer || isFetching) return;
-  timer = setTimeout(refresh, Math.max(PAUSE, 4 * cost));
+  if (isFetching) mustLookAgain = true;
+  if (timer || isFetching || document.hidden) return;
+  const wait = lastLook + Math.max(pace, 3 * cost) - performance.now();
+  timer = window.setTimeout(refresh, Math.max(0, wait));
 }
 
 async function refresh() {
@@ -74,30 +85,60 @@ async function refresh() {
   timer = 0;
   if (isFetching) return;
   isFetching = true;
+  mustLookAgain = false;
   const began = performance.now();
   const text = await currentPage();
+  if (text !== null) show(text);
   isFetching = false;
-  cost = performance.now() - began;
-  if (text === null) return;
+  lastLook = performance.now();
+  cost = lastLook - began;
+  if (mustLookAgain) refreshSoon();
+}
+
+/**
+ * Puts the parts that have changed into the page.
+ * @param {string} text
+ */
+function show(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
-  const parts = new Map(liveParts(fresh).map((it) => [it.dataset.live, it]));
-  let mustRepeat = false;
+  const parts = new Map(liveParts(fresh).map((it) => [nameOf(it), it]));
+  let isLeftOut = false;
   for (const old of liveParts(document)) {
-    const name = old.dataset.live;
+    const name = nameOf(old);
     const part = parts.get(name);
     if (!part || sent.get(name) === part.outerHTML) continue;
     if (isUsed(old)) {
-      mustRepeat = true;
+      isLeftOut = true;
       continue;
     }
     sent.set(name, part.outerHTML);
     const element = document.importNode(part, true);
+    if (name === "gates") sayAnswered(old, element);
     localTimes(element);
     keepState(old, element);
+    reachable(element);
   }
-  const main = fresh.getElementById("main");
-  if (main && parts.size > 0) follow(main.dataset.stream, main.dataset.after);
-  if (mustRepeat) setTimeout(refreshSoon, 1000);
+  const place = fresh.getElementById("main");
+  if (place && parts.size > 0) follow(place.dataset.stream, place.dataset.after);
+  const rows = fresh.querySelector("[data-rows]");
+  if (rows instanceof HTMLElement) updateRows(Number(rows.dataset.total));
+  if (isLeftOut) setTimeout(refreshSoon, 1000);
+}
+
+/**
+ * Says which gates wait no more.
+ * @param {HTMLElement} old
+ * @param {HTMLElement} fresh
+ */
+function sayAnswered(old, fresh) {
+  /** @param {HTMLElement} root */
+  const names = (root) => [...root.querySelectorAll(".gate:has(.act)")].map((it) => it.getAttribute("data-gate"));
+  const left = new Set(names(fresh));
+  const gone = names(old).filter((name) => !left.has(name));
+  const news = document.getElementById("news");
+  if (gone.length === 0 || !news) return;
+  news.textContent = `${gone.join(", ")}: answered.`;
+  news.hidden = false;
 }
 
 /** This page as it is now; null when the server is away or refuses: its stream connects again later. */
@@ -113,31 +154,150 @@ async function currentPage() {
 /** @type {EventSource | null} */
 let source = null;
 let followed = "";
+let lastSeen = "";
 
-/** Follows a stream of changes, or none. @param {string | undefined} address @param {string | undefined} after */
+/**
+ * Follows a stream of changes, or none.
+ * @param {string | undefined} address
+ * @param {string | undefined} after
+ */
 function follow(address = "", after = "") {
+  lastSeen = after;
   if (address === followed) return;
   followed = address;
+  connect();
+}
+
+function connect() {
   source?.close();
   source = null;
-  if (!address) return;
-  source = new EventSource(after ? `${address}?after=${after}` : address);
+  if (!followed || document.hidden) return;
+  source = new EventSource(lastSeen ? `${followed}?after=${lastSeen}` : followed);
   source.onmessage = refreshSoon;
   source.addEventListener("changed", refreshSoon);
 }
 
-/** The fields of a form as the API takes them. */
+// A browser has few connections to a server: a page that is not seen gives its own back.
+document.addEventListener("visibilitychange", () => {
+  connect();
+  if (!document.hidden && followed) refreshSoon();
+});
+
+/** @type {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement>, grow: (blocks: number) => void, reload: (isWanted: (block: HTMLElement) => boolean) => void } | undefined} */
+let rowView;
+/** @type {HTMLElement | null} */
+const rowList = document.querySelector("[data-rows]");
+/** How many rows one request brings. */
+const CHUNK = 100;
+/**
+ * The HTML of rows, by the number of the request.
+ * @type {Map<number, Promise<string[]>>}
+ */
+const chunks = new Map();
+
+/** @param {HTMLElement} list */
+function windowRows(list) {
+  const size = Number(list.dataset.block);
+  const count = Math.ceil(Number(list.dataset.total) / size);
+  const first = Number(list.dataset.from) / size;
+  const given = list.childElementCount;
+  const blocks = (/** @type {number} */ count) =>
+    Array.from({ length: count }, () => Object.assign(document.createElement("div"), { className: "block" }));
+  list.prepend(...blocks(first));
+  list.append(...blocks(count - first - given));
+  rowView = windowed(list, async (number) => {
+    const chunk = Math.floor((number * size) / CHUNK);
+    const rows = await rowsOf(list, chunk);
+    const at = number * size - chunk * CHUNK;
+    return rows.slice(at, at + size).join("");
+  });
+  if (first > 0) list.children[first]?.scrollIntoView({ block: "start" });
+}
+
+/** @param {HTMLElement} list @param {number} chunk */
+function rowsOf(list, chunk) {
+  const known = chunks.get(chunk);
+  if (known) return known;
+  const address = new URL(list.dataset.rows ?? "", location.href);
+  address.searchParams.set("from", String(chunk * CHUNK));
+  address.searchParams.set("count", String(CHUNK));
+  const rows = fetch(address).then(async (response) => {
+    if (!response.ok) return [];
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    return [...fresh.body.querySelectorAll(":scope > a.stage")].map((row) => row.outerHTML);
+  });
+  rows.catch(() => chunks.delete(chunk));
+  chunks.set(chunk, rows);
+  if (chunks.size > 8) {
+    const oldest = chunks.keys().next().value;
+    if (oldest !== undefined) chunks.delete(oldest);
+  }
+  return rows;
+}
+
+/**
+ * Shows rows that are new, and those that were not ended.
+ * @param {number} total
+ */
+function updateRows(total) {
+  // The places of sorted rows change: they stay as they are until somebody looks again.
+  if (!rowList || !rowView || rowList.dataset.sorted !== undefined) return;
+  const size = Number(rowList.dataset.block);
+  rowList.dataset.total = String(total);
+  rowList.classList.toggle("none", total === 0);
+  chunks.clear();
+  rowView.grow(Math.ceil(total / size));
+  rowView.reload((block) => block.childElementCount < size || block.querySelector(".live, .held") !== null);
+}
+
+/**
+ * A value of a form as commands take it: JSON where it reads as that, else a text.
+ * @param {string} text
+ */
+function jsonOrText(text) {
+  try {
+    const value = JSON.parse(text);
+    return typeof value === "number" && String(value) !== text ? text : value;
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * The fields of a form as the API takes them. A field `inputs.KEY` is a key of an object.
+ * @param {HTMLFormElement} form
+ * @param {HTMLButtonElement | null} button
+ */
 function fields(form, button) {
+  /** @type {Json} */
   const body = {};
-  for (const [name, value] of new FormData(form, button)) {
-    if (value === "") continue;
-    const isNumber = form.elements.namedItem(name)?.type === "number";
-    body[name] = isNumber ? Number(value) : value;
+  const pairs = [...new FormData(form)];
+  if (button?.name) pairs.push([button.name, button.value]);
+  for (const [name, text] of pairs) {
+    const field = form.elements.namedItem(name);
+    const of = field instanceof HTMLElement ? field.dataset : {};
+    if (typeof text !== "string" || text === "" && of.empty === undefined || of.skip !== undefined) continue;
+    if (name === "set") continue;
+    const isNumber = field instanceof HTMLInputElement && field.type === "number";
+    const isFlag = field instanceof HTMLInputElement && field.type === "checkbox";
+    const value = isNumber ? Number(text) : isFlag ? true : of.json === undefined ? text : jsonOrText(text);
+    const [object, key] = name.split(/\.(.*)/s);
+    if (key === undefined) body[name] = value;
+    else (body[object] ??= {})[key] = value;
+  }
+  for (const row of form.querySelectorAll("[data-set]")) {
+    const [key, value] = [...row.querySelectorAll("input, textarea")].map((it) => /** @type {HTMLInputElement} */ (it).value);
+    if (key?.trim()) (body.set ??= {})[key.trim()] = jsonOrText(value ?? "");
   }
   return body;
 }
 
-/** Says something below a form, as text. */
+/**
+ * Says something below a form, as text.
+ * @param {HTMLFormElement} form
+ * @param {string} text
+ * @param {boolean} isBad
+ */
 function say(form, text, isBad) {
   let place = form.querySelector(".said");
   if (!place) {
@@ -149,45 +309,166 @@ function say(form, text, isBad) {
   place.textContent = text;
 }
 
-document.addEventListener("submit", async (event) => {
-  const form = /** @type {HTMLFormElement} */ (event.target);
-  const address = form.dataset.post;
-  if (!address) return;
-  event.preventDefault();
-  if (form.dataset.confirm && !confirm(form.dataset.confirm)) return;
-  const body = JSON.stringify(fields(form, event.submitter));
-  try {
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(address, { method: "POST", headers, body });
-    const answer = await response.json();
-    if (!response.ok) {
-      say(form, `${answer.detail}: ${answer.fix}`, true);
-      return;
-    }
-    form.reset();
-    const waits = answer.driven === false;
-    say(form, waits ? "Done. The run continues when it is resumed." : "Done.", false);
-    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-  } catch {
-    say(form, "The server does not answer: try again when it runs.", true);
+/** @param {string} address @param {Json} body @param {Record<string, string>} more @returns {Promise<[boolean, Json]>} */
+async function post(address, body, more = {}) {
+  const headers = { "Content-Type": "application/json", ...more };
+  const response = await fetch(address, { method: "POST", headers, body: JSON.stringify(body) });
+  return [response.ok, await response.json()];
+}
+
+/** @param {HTMLFormElement} form @param {HTMLButtonElement | null} button */
+async function submit(form, button) {
+  const address = button?.dataset.post ?? form.dataset.post ?? "";
+  /** @type {Record<string, string>} */
+  const headers = {};
+  if (form.dataset.key) headers["Idempotency-Key"] = `${form.dataset.key}-${button?.value ?? ""}`;
+  if (button?.dataset.match) headers["If-Match"] = button.dataset.match;
+  const [isDone, answer] = await post(address, fields(form, button), headers);
+  if (!isDone) {
+    say(form, `${answer.detail}: ${answer.fix}`, true);
     return;
   }
+  if (form.dataset.go !== undefined) {
+    const page = `/runs/${encodeURIComponent(answer.id)}`;
+    const resume = form.elements.namedItem("resume");
+    if (resume instanceof HTMLInputElement && resume.checked) {
+      const [isResumed, problem] = await post(`/api/v1${page}/resume`, {});
+      if (!isResumed) {
+        say(form, `Made, but not resumed. ${problem.detail}: ${problem.fix}`, true);
+        return;
+      }
+    }
+    location.assign(page);
+    return;
+  }
+  form.reset();
+  const waits = answer.driven === false;
+  say(form, waits ? "Done. The run continues when it is resumed." : "Done.", false);
+  if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
   await refresh();
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  if (!form.dataset.post) return;
+  event.preventDefault();
+  if (form.dataset.confirm && !confirm(form.dataset.confirm)) return;
+  const button = event.submitter instanceof HTMLButtonElement ? event.submitter : null;
+  if (form.dataset.busy !== undefined) return;
+  form.dataset.busy = "";
+  try {
+    await submit(form, button);
+  } catch {
+    say(form, "The server does not answer: try again when it runs.", true);
+  } finally {
+    delete form.dataset.busy;
+  }
 });
 
+document.addEventListener("click", (event) => {
+  const button = event.target instanceof Element ? event.target.closest("button[data-add]") : null;
+  const row = button?.parentElement?.querySelector("[data-set]:last-of-type");
+  if (!row) return;
+  const copy = /** @type {HTMLElement} */ (row.cloneNode(true));
+  for (const field of copy.querySelectorAll("input, textarea")) /** @type {HTMLInputElement} */ (field).value = "";
+  row.after(copy);
+  copy.querySelector("input")?.focus();
+});
+
+/**
+ * The output of stages as it is written, the last lines of it.
+ * @param {HTMLElement} place
+ */
+async function followLogs(place) {
+  const most = Number(place.dataset.lines);
+  const decoder = new TextDecoder();
+  let rest = "";
+  const response = await fetch(place.dataset.logs ?? "");
+  if (!response.ok || !response.body) return;
+  place.replaceChildren();
+  const reader = response.body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    const isAtEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 40;
+    for (const line of lines.slice(-most)) addLogLine(place, line);
+    while (place.childElementCount > most) place.firstElementChild?.remove();
+    // Who has scrolled up reads: nothing moves then.
+    if (isAtEnd) place.scrollTop = place.scrollHeight;
+  }
+  place.dataset.ended = "";
+}
+
+/** @param {HTMLElement} place @param {string} line */
+function addLogLine(place, line) {
+  const { stage, stream, text } = JSON.parse(line);
+  const row = document.createElement("div");
+  row.className = `line ${stream}`;
+  const name = document.createElement("a");
+  name.textContent = stage;
+  name.href = `${place.dataset.stages}${encodeURI(stage).replaceAll("#", "%23").replaceAll("?", "%3F")}`;
+  const written = document.createElement("span");
+  // Characters that control a terminal, or change the direction of text, are not for a page.
+  written.textContent = text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  row.append(name, written);
+  place.append(row);
+}
+
+/** Counts how long something takes that has not ended. */
+function tick() {
+  for (const it of document.querySelectorAll("[data-since]")) {
+    const seconds = Math.max(0, Math.round((Date.now() - Number(it.getAttribute("data-since"))) / 1000));
+    const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)];
+    if (hours > 0) it.textContent = `${hours}h ${String(minutes % 60).padStart(2, "0")}m`;
+    else it.textContent = minutes > 0 ? `${minutes}m ${String(seconds % 60).padStart(2, "0")}s` : `${seconds}s`;
+  }
+}
+
+/** @param {number} step */
+function toRow(step) {
+  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("a.stage, .runs tbody a, .events summary, .gate button:enabled")]);
+  const now = rows.findIndex((row) => row === document.activeElement);
+  const next = rows[now < 0 ? 0 : now + step];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
 document.addEventListener("keydown", (event) => {
-  const isWriting = event.target instanceof Element && event.target.matches("input, select, textarea");
-  if (isWriting || event.ctrlKey || event.metaKey || event.altKey) return;
-  const found = { "/": "input[type=search]", "[": "a[rel=prev]", "]": "a[rel=next]" }[event.key];
+  const target = event.target instanceof Element ? event.target : null;
+  if (event.key === "Escape" && target?.matches("input[type=search]")) /** @type {HTMLElement} */ (target).blur();
+  if (target?.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "j" || event.key === "k") {
+    toRow(event.key === "j" ? 1 : -1);
+    return;
+  }
+  if (event.key === "?") {
+    const keys = document.getElementById("keys");
+    if (keys instanceof HTMLDialogElement && !keys.open) keys.showModal();
+    return;
+  }
+  /** @type {Record<string, string>} */
+  const places = { "/": "input[type=search]", "[": "a[rel=prev]", "]": "a[rel=next]", r: ".top nav a", i: ".top nav a:nth-child(2)" };
+  const found = /^[1-9]$/.test(event.key) ? `.tabs a:nth-child(${event.key})` : places[event.key];
   const element = found && document.querySelector(found);
-  if (!element) return;
+  if (!(element instanceof HTMLElement)) return;
   event.preventDefault();
   if (event.key === "/") element.focus();
   else element.click();
 });
 
 document.documentElement.classList.add("scripted");
-for (const part of liveParts(document)) sent.set(part.dataset.live, part.outerHTML);
+for (const part of liveParts(document)) sent.set(nameOf(part), part.outerHTML);
 localTimes(document);
-const main = document.getElementById("main");
-follow(main?.dataset.stream, main?.dataset.after);
+if (rowList) {
+  windowRows(rowList);
+  rowList.addEventListener("filled", (event) => localTimes(/** @type {CustomEvent} */ (event).detail));
+}
+reachable(document);
+document.addEventListener("toggle", (event) => reachable(/** @type {Element} */ (event.target)), true);
+follow(main.dataset.stream, main.dataset.after);
+tick();
+setInterval(tick, 1000);
+const logs = document.querySelector("[data-logs]");
+if (logs instanceof HTMLElement) void followLogs(logs);

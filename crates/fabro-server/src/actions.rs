@@ -11,12 +11,13 @@ use fabro_run::{
     BackgroundOptions, Cancellation, Gate, Overrides, RefreshedModels, RunSpec, StartedRun,
     gate_names, is_driven, open_gates_of_family,
 };
-use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{Inbox as _, RunLog as _, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::folds::given;
 use crate::problem::Problem;
 
 /// How a server is set up.
@@ -274,6 +275,20 @@ impl Actions {
         fabro_config::workflow_names(&self.config.project)
     }
 
+    /// The workflow of the project with this name.
+    pub(crate) fn workflow(&self, name: &str) -> Result<fabro_config::Target, Problem> {
+        let project = &self.config.project;
+        // A path could name any file of the machine.
+        if !fabro_config::workflow_names(project).contains(name) {
+            return Err(Problem::not_found(
+                "workflow_not_found",
+                format!("the project has no workflow `{}`", name.escape_debug()),
+                "GET /api/v1/workflows lists those of the project",
+            ));
+        }
+        Ok(fabro_config::locate(name, project, self.config.home.as_deref())?)
+    }
+
     /// A page of the list of runs.
     pub(crate) async fn list(&self, query: &RunQuery) -> Result<RunPage, Problem> {
         let limit = query.limit.unwrap_or(USUAL_LIMIT);
@@ -346,6 +361,11 @@ impl Actions {
             // A run whose events cannot be read has no gate that could be answered.
             let Ok(gates) = open_gates_of_family(&*self.store, run.id).await else { continue };
             for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
+                // The run takes an answer that is given when it is driven again.
+                let pending = self.store.pending(gate.run).await?;
+                if pending.iter().any(|(_, message)| given(message, &gate).is_some()) {
+                    continue;
+                }
                 let workflow = run.workflow.clone();
                 waiting.push(WaitingGate { run: run.id, workflow, status: run.status, name, gate });
             }
@@ -363,19 +383,11 @@ impl Actions {
         }
         let project = &self.config.project;
         let home = self.config.home.as_deref();
-        // A path could name any file of the machine.
-        if !fabro_config::workflow_names(project).contains(&start.workflow) {
-            return Err(Problem::not_found(
-                "workflow_not_found",
-                format!("the project has no workflow `{}`", start.workflow.escape_debug()),
-                "GET /api/v1/workflows lists those of the project",
-            ));
-        }
+        let target = self.workflow(&start.workflow)?;
         if start.max_cost.is_some_and(|limit| !limit.is_finite() || limit <= 0.0) {
             let fix = "name an amount in US dollars above 0";
             return Err(Problem::invalid("`max_cost` is no spending limit", fix));
         }
-        let target = fabro_config::locate(&start.workflow, project, home)?;
         let (settings, _) =
             fabro_config::settings(project, self.config.user_file.as_deref(), home)?;
         let overrides = Overrides {

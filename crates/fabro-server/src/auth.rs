@@ -5,12 +5,14 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+use crate::problem::Problem;
 
 /// What the holder of a token may do. Each role may do what those before it may.
 #[derive(
@@ -130,6 +132,19 @@ pub(crate) struct Caller {
     pub(crate) role: Role,
     /// By a cookie, which a browser sends also where another page made it.
     pub(crate) by_cookie: bool,
+}
+
+/// Refuses a page to who may not do what it offers.
+pub(crate) fn permitted(role: Role, needed: Role) -> Result<(), Problem> {
+    if role >= needed {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "role_insufficient",
+        format!("this needs the role {needed}, and the token has {role}"),
+        format!("use a token with the role {needed}"),
+    ))
 }
 
 /// Who sends a request; `None` without a valid token.

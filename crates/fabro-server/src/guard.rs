@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use crate::app::App;
-use crate::auth::{Caller, Role, caller};
+use crate::auth::{Caller, Role, caller, permitted};
 use crate::problem::Problem;
 
 /// The longest body of a request, in bytes.
@@ -128,14 +128,7 @@ pub(crate) fn authorized(caller: Option<Caller>, role: Role) -> Result<Caller, P
             "open the address that `fabro serve` printed, or send its token as Authorization: Bearer",
         ));
     };
-    if caller.role < role {
-        return Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            "role_insufficient",
-            format!("this needs the role {role}, and the token has {}", caller.role),
-            format!("use a token with the role {role}"),
-        ));
-    }
+    permitted(caller.role, role)?;
     Ok(caller)
 }
 

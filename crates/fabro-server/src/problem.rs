@@ -54,7 +54,7 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, "run_changed", detail, fix)
     }
 
-    fn internal(code: &'static str, detail: String, fix: impl Into<String>) -> Self {
+    pub(crate) fn internal(code: &'static str, detail: String, fix: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, detail, fix)
     }
 }

@@ -34,6 +34,7 @@
 
 mod agent_line;
 pub mod diagnostics;
+mod echo;
 mod fan_out;
 mod gate_prompt;
 mod line;
@@ -53,11 +54,11 @@ use std::io::{self, Write as _};
 pub use fabro_types::{clean, one_line, tokens, took};
 pub use gate_prompt::TerminalInterviewer;
 pub use line::{Line, line, why};
-pub use live_output::{StageDirs, StagePlace};
+pub use live_output::StageDirs;
 pub use paint::{Mark, Paint, clean_painted};
 pub use progress::{Mode, Progress};
 pub use stage_line::{note_text, story_text};
-pub use story::{RunningStage, StageLine, Story, StoryLine};
+pub use story::{RunningStage, StageLine, StagePlace, Story, StoryLine};
 pub use summary::{Summary, SummaryRow};
 pub use summary_table::{paint_run, paint_stage, summary_text};
 pub use table::{Align, Table};

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use fabro_types::{NodeKind, RunId, one_line};
+use fabro_types::{NodeKind, one_line};
 
-use crate::story::RunningStage;
+use crate::story::{RunningStage, StagePlace};
 
 /// How many lines of a stage are shown.
 const LINES: usize = 3;
@@ -21,19 +20,6 @@ const TAIL: u64 = 4_096;
 
 /// The longest line, in characters; it is cut to the terminal's width.
 const WIDTH: usize = 400;
-
-/// Which stage it is, as its directory is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StagePlace {
-    /// The run, or that of the sub-workflow.
-    pub run: RunId,
-    /// The rank of the stage.
-    pub rank: u32,
-    /// The node.
-    pub node: Arc<str>,
-    /// Which visit of it.
-    pub visit: u32,
-}
 
 /// Tells where the files of a stage are.
 pub type StageDirs = Box<dyn Fn(&StagePlace) -> PathBuf + Send + Sync>;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use fabro_events::{Event, EventBody, EventSink, PauseReason};
 use fabro_types::{RunId, RunStatus, one_line, tokens, took};
 
+use crate::echo::Echo;
 use crate::line::Line;
 use crate::live_area::{LiveArea, terminal_size};
 use crate::live_output::{STAGES, StageDirs, last_lines};
@@ -78,6 +79,7 @@ struct State {
     /// Why the run is paused, when the command line does not say it.
     paused: Option<String>,
     area: LiveArea,
+    echo: Echo,
     /// Where the output of running stages is; it is not shown without.
     dirs: Option<StageDirs>,
     tick: usize,
@@ -187,6 +189,7 @@ impl Progress {
         }
         let mut state = self.shared.lock();
         state.print();
+        state.echo.restore();
         if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
             let status = state.end.unwrap_or(RunStatus::Interrupted);
             let elapsed = (self.shared.now_ms)() - self.shared.started_ms;
@@ -240,7 +243,10 @@ impl EventSink for Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.shared.lock().done = true;
+        let mut state = self.shared.lock();
+        state.done = true;
+        state.echo.restore();
+        drop(state);
         self.shared.wake.notify_all();
     }
 }
@@ -270,6 +276,7 @@ impl Shared {
         let mut state = self.lock();
         while !state.done {
             if state.suspended == 0 {
+                state.echo.turn_off();
                 state.draw((self.now_ms)(), self.paint);
             }
             let waited = self.wake.wait_timeout(state, TICK);

@@ -2,12 +2,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_types::{BranchPath, NodeKind, Status, one_line};
+use fabro_types::{BranchPath, NodeKind, RunId, Status, one_line};
 
 use crate::agent_line::call;
 use crate::fan_out::FanOuts;
 use crate::line::{self, Line, why};
-use crate::live_output::StagePlace;
 use crate::summary::Summary;
 use crate::text::QUOTED;
 
@@ -22,6 +21,19 @@ pub struct Story {
     pending: BTreeMap<Arc<str>, StageLine>,
     fan_outs: FanOuts,
     summary: Summary,
+}
+
+/// Which stage it is, as its directory is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagePlace {
+    /// The run, or that of the sub-workflow.
+    pub run: RunId,
+    /// The rank of the stage.
+    pub rank: u32,
+    /// The node.
+    pub node: Arc<str>,
+    /// Which visit of it.
+    pub visit: u32,
 }
 
 /// A running stage.

@@ -63,6 +63,7 @@ const RULES: &[Rule] = &[
     rule("quorum", Warning, "a quorum goes with join_policy=quorum, and is not above the number of branches"),
     rule("random-with-conditions", Error, "a node with selection=random has no conditions on its edges"),
     rule("schema-with-acp", Error, "a node with backend=acp has no output schema"),
+    rule("script-file", Warning, "a script is a script, not the name of a file with `@`"),
     rule("script-value", Error, "values stand in a script where no shell and no interpreter runs them as code"),
     rule("several-exits", Warning, "there is one exit node"),
     rule("start-incoming", Error, "no edge leads into the start node"),

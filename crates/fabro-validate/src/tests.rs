@@ -81,6 +81,7 @@ const BROKEN: &[(&str, &str)] = &[
         "schema-with-acp",
         "digraph { start -> a -> exit; a [prompt=x, output_schema=routing, backend=acp] }",
     ),
+    ("script-file", "digraph { start -> a -> exit; a [shape=parallelogram, script=\"@x.sh\"] }"),
     (
         "script-value",
         "digraph { start -> a -> exit; a [shape=parallelogram, script=\"eval {{ goal }}\"] }",
@@ -227,7 +228,7 @@ fn findings_are_in_order_and_told_once() {
     1:9 error: the workflow has no start node
       at: t
       fix: add a node with the id `start`, or with shape=Mdiamond
-    2:3 warning: the agent node `a` has no prompt; its id is asked instead
+    2:3 warning: nodes that ask a model have no prompt; their ids are asked instead: `a`, `c`, `d`
       at: a
       fix: add prompt="…", or prompt="@file.md"
     2:8 error: an edge leads to `b`, but there is no such node
@@ -236,12 +237,6 @@ fn findings_are_in_order_and_told_once() {
     3:15 warning: the shape `circle` stands for no handler; an agent runs these nodes
       at: circle
       fix: use box for an agent, or name what runs it with type=…
-    4:3 warning: the agent node `c` has no prompt; its id is asked instead
-      at: c
-      fix: add prompt="…", or prompt="@file.md"
-    4:8 warning: the agent node `d` has no prompt; its id is asked instead
-      at: d
-      fix: add prompt="…", or prompt="@file.md"
     5:14 error: `timeout` is a duration, not `x`
       at: x
       fix: write a whole number and ms, s, m, h or d, such as timeout=30s

@@ -1,6 +1,7 @@
 //! Rules for documents: crate docs, README, example.
 
 use super::{Problem, layers};
+use crate::book::page;
 use crate::workspace::Workspace;
 use crate::{fixtures, readme};
 
@@ -58,7 +59,7 @@ pub(super) fn links(workspace: &Workspace) -> Vec<Problem> {
         for (line, target) in link_targets(text) {
             let Some((file, anchor)) = target.split_once('#') else { continue };
             let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            let page = if file.is_empty() { path.to_owned() } else { joined(folder, file) };
+            let page = if file.is_empty() { path.to_owned() } else { page::joined(folder, file) };
             // Other files are not read here.
             let Some(page) = workspace.file(&page) else { continue };
             if !headings(page).any(|heading| heading == anchor) {
@@ -78,20 +79,6 @@ fn link_targets(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A path from a page's folder, from the root.
-fn joined(folder: &str, file: &str) -> String {
-    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
-    for part in file.split('/') {
-        match part {
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
 /// The anchors of a page's headings.
 fn headings(page: &str) -> impl Iterator<Item = String> {
     let mut is_code = false;
@@ -99,11 +86,7 @@ fn headings(page: &str) -> impl Iterator<Item = String> {
         is_code ^= line.starts_with("```");
         !is_code && line.starts_with('#')
     });
-    lines.map(|line| {
-        let title = line.trim_start_matches('#').trim().to_lowercase();
-        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
-        title.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
-    })
+    lines.map(|line| page::slug(line.trim_start_matches('#')))
 }
 
 #[cfg(test)]

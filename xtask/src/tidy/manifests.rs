@@ -22,7 +22,7 @@ const MAY_USE_HTTP: [&str; 5] =
 
 /// Packages in Cargo.lock: ten more than when this was last set. A change that needs more raises
 /// it in the same commit and says why in `docs/decisions.md`.
-const PACKAGE_CEILING: usize = 455;
+const PACKAGE_CEILING: usize = 465;
 
 /// Every member inherits the lints of the workspace.
 pub(super) fn lints(workspace: &Workspace) -> Vec<Problem> {
@@ -133,6 +133,6 @@ mod tests {
             found(package_ceiling, &[("Cargo.lock", &lock)])
         };
         assert_eq!(check(PACKAGE_CEILING), "");
-        assert_snapshot!(check(PACKAGE_CEILING + 1), @"Cargo.lock: has 456 packages, and 455 are allowed");
+        assert_snapshot!(check(PACKAGE_CEILING + 1), @"Cargo.lock: has 466 packages, and 465 are allowed");
     }
 }

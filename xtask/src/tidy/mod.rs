@@ -17,6 +17,11 @@ mod purity;
 mod source;
 mod style;
 
+/// Whether other projects may begin with this crate.
+pub(crate) fn is_entry_point(name: &str) -> bool {
+    layers::find(name).is_some_and(|member| member.entry_point)
+}
+
 /// One thing that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Problem {

@@ -247,7 +247,11 @@ async fn texts_that_are_cut_off_are_continued() {
     let (mut session, journal) = super::session(&model, settings());
     let answer = session.send("count".to_owned(), &never()).await.unwrap();
     assert_eq!(answer.text, "more more more more ");
-    assert!(notes_of(&journal.records()).contains("warning max_tokens: "));
+    assert!(answer.is_cut_off);
+    assert!(notes_of(&journal.records()).contains("warning cut_off: "));
+    let (mut again, _) = super::session(&model, settings());
+    again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
+    assert!(again.resume(&never()).await.unwrap().is_cut_off);
     assert_eq!(session.messages().filter(|message| message.text() == CONTINUE).count(), 3);
 }
 

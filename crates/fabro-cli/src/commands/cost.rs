@@ -77,6 +77,9 @@ fn text(report: &CostReport, paint: Paint) -> String {
         text.push_str(&counted(total.failed_requests, "failed request"));
     }
     text.push('\n');
+    if total.turns == 0 && total.failed_requests == 0 {
+        return text + "no model was asked\n";
+    }
     if total.unpriced_requests > 0 {
         let requests = counted(total.unpriced_requests, "request");
         let names = report.models.iter().filter(|it| it.spent.unpriced_requests > 0);

@@ -7,7 +7,7 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use fabro_engine::read_all;
 use fabro_events::EventBody;
 use fabro_graph::{Workflow, expand_imports};
-use fabro_page::marks;
+use fabro_page::{edges, marks};
 use fabro_picture::{Marks, outline, svg};
 use fabro_run::{Bundle, FileSources, is_driven, now_ms};
 use fabro_types::Severity;
@@ -87,7 +87,7 @@ pub async fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
         let workflow = Bundle::load(&store, &created.bundle)?.plan()?.workflow().clone();
         let mut report = fabro_inspect::inspect(&events, is_driven(&store, id).await?)?;
         report.until(now_ms());
-        let marks = marks(&report.stages, &events);
+        let marks = marks(&report.stages, &edges(&events));
         draw(&workflow, Some(&marks), args)?
     } else {
         draw(&read(args.workflow.as_deref().unwrap_or_default(), global)?, None, args)?

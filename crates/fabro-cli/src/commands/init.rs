@@ -1,66 +1,169 @@
 //! `fabro init`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use fabro_terminal::{Align, Paint, Table};
 use fabro_types::clean;
 
 use crate::error;
 use crate::exit::Exit;
-use crate::global::quoted;
+use crate::global::{Global, quoted};
 use crate::output;
+use templates::{TEMPLATES, Template};
+
+mod templates;
 
 /// Create a project with a workflow that is ready to run
 #[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro init                          the workflow hello\n  fabro init --list                   what else there is\n  fabro init --template red-ci        the workflow red-ci, with the files that it needs"
+)]
 pub struct InitArgs {
     /// The project's directory
     #[arg(default_value = ".")]
     pub dir: PathBuf,
+    /// The workflow to begin with
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = TEMPLATES[0].name,
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(TEMPLATES.iter().map(|it| it.name)).try_map(template)
+    )]
+    pub template: &'static Template,
+    /// List the workflows to begin with, and create nothing
+    #[arg(long, conflicts_with_all = ["dir", "template"])]
+    pub list: bool,
 }
 
-const FILES: [(&str, &str); 3] = [
-    ("workflow.fabro", include_str!("init/workflow.fabro")),
-    ("workflow.toml", include_str!("init/workflow.toml")),
-    ("model.json", include_str!("init/model.json")),
-];
-
 /// Creates a project with a first workflow. Existing files are never changed.
-pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
+pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
+    if args.list {
+        output::text(&list(global.paint_stdout()))?;
+        return Ok(Exit::SUCCEEDED);
+    }
+    let template = args.template;
     let dir = args
         .dir
         .strip_prefix(".")
         .unwrap_or(&args.dir)
         .join(".fabro")
         .join("workflows")
-        .join("hello");
+        .join(template.name);
+    let files = template.files.iter().map(|(name, content)| file(template, name, content));
+    let files: Vec<_> = files.collect();
     if let Some((name, _)) =
-        FILES.iter().find(|(name, _)| dir.join(name).symlink_metadata().is_ok())
+        files.iter().find(|(name, _)| dir.join(name).symlink_metadata().is_ok())
     {
         return Err(error::usage(
             format!("{} exists already", dir.join(name).display()),
-            "nothing was changed; run it with `fabro run hello`, or choose another directory",
+            format!(
+                "nothing was changed; run it with `fabro run {}`, or choose another directory",
+                template.name
+            ),
         ));
     }
-    let cannot = |error: io::Error| {
-        let what = format!("{} cannot be created", dir.display());
-        error::unwritable(&what, &error, "choose another directory")
-    };
-    fs::create_dir_all(&dir).map_err(cannot)?;
     let mut text = String::new();
-    for (name, content) in FILES {
+    for (name, content) in &files {
         let path = dir.join(name);
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).open(&path).map_err(cannot)?;
-        file.write_all(content.as_bytes()).map_err(cannot)?;
+        write(&path, content).map_err(|error| {
+            let what = format!("{} cannot be created", dir.display());
+            error::unwritable(&what, &error, "choose another directory")
+        })?;
         let _ = writeln!(text, "{}", clean(&path.to_string_lossy()));
     }
     let there = match args.dir.strip_prefix(".") {
         Ok(dir) if dir.as_os_str().is_empty() => String::new(),
         _ => format!("cd {} && ", clean(&quoted(&args.dir))),
     };
-    let _ = writeln!(text, "\nrun it with: {there}fabro run hello");
+    let _ = writeln!(text, "\nrun it with: {there}fabro run {}", template.name);
     output::text(&text)?;
     Ok(Exit::SUCCEEDED)
+}
+
+fn template(name: String) -> Result<&'static Template, String> {
+    TEMPLATES
+        .iter()
+        .find(|it| it.name == name)
+        .ok_or_else(|| format!("no template is named {name}"))
+}
+
+/// A file of a template as it is in a project: the run.toml has the name by which a project's workflows are found, and
+/// what names the folder of the example names the workflow.
+fn file(
+    template: &Template,
+    name: &'static str,
+    content: &'static str,
+) -> (&'static str, Cow<'static, str>) {
+    let example = format!("examples/{}/", template.name);
+    let content = if content.contains(&example) {
+        let named = content.replace(&format!("{example}run.toml"), template.name);
+        let dir = format!(".fabro/workflows/{}/", template.name);
+        Cow::Owned(named.replace(&example, &dir))
+    } else {
+        Cow::Borrowed(content)
+    };
+    (if name == "run.toml" { "workflow.toml" } else { name }, content)
+}
+
+fn write(path: &Path, content: &str) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(content.as_bytes())
+}
+
+fn list(paint: Paint) -> String {
+    let mut table = Table::new(&[("template", Align::Left), ("what it shows", Align::Left)]);
+    for template in TEMPLATES {
+        table.row([template.name.to_owned(), template.about.to_owned()]);
+    }
+    table.render(paint, |_, cell| cell.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_file_of_every_example_is_in_a_template() {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
+        let mut found = BTreeSet::new();
+        for entry in walkdir(&examples) {
+            let path = entry.strip_prefix(&examples).unwrap().to_str().unwrap().to_owned();
+            // The list of the examples belongs to no example.
+            found.extend((path != "README.md").then_some(path));
+        }
+        let named = TEMPLATES.iter().skip(1).flat_map(|template| {
+            template.files.iter().map(|(name, _)| format!("{}/{name}", template.name))
+        });
+        assert_eq!(named.collect::<BTreeSet<_>>(), found);
+    }
+
+    fn walkdir(dir: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { walkdir(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn the_folder_of_an_example_becomes_the_workflow() {
+        let template = TEMPLATES.iter().find(|template| template.name == "release").unwrap();
+        let read = |name: &'static str| {
+            let (_, content) = template.files.iter().find(|(it, _)| *it == name).unwrap();
+            file(template, name, content)
+        };
+        assert_eq!(read("run.toml").0, "workflow.toml");
+        let (_, readme) = read("README.md");
+        assert!(
+            readme.contains("fabro run release --answers .fabro/workflows/release/answers.json")
+        );
+    }
 }

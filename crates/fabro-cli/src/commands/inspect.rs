@@ -141,7 +141,9 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
         text.push_str(&field("inputs", &one_line(&inputs, 200)));
     }
     text.push_str(&field("started", &readable(&report.started_at)));
-    text.push_str(&field("took", &took(report.duration_ms)));
+    let is_open_end = report.status == RunStatus::Interrupted && report.forked.is_none();
+    let until = if is_open_end { " to its last record" } else { "" };
+    text.push_str(&field("took", &format!("{}{until}", took(report.duration_ms))));
     if report.usage.turns > 0 {
         text.push_str(&field("spent", &usage_text(&report.usage)));
     }

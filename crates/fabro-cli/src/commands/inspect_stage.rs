@@ -36,6 +36,10 @@ pub fn stage_text(
     let row = &report.row;
     let dir = stage_dir(&store.runs_dir().join(run.to_string()), row.rank, &row.node, row.visit);
     let mut text = head(report, paint);
+    for child in &report.sub_workflows {
+        let command = global.command(&format!("inspect {child}"));
+        let _ = writeln!(text, "{} {command}", paint.dim("stages   "));
+    }
     if let Some(gate) = &report.gate {
         text.push_str(&questions(std::slice::from_ref(gate), paint));
     }

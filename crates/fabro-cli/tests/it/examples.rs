@@ -35,20 +35,53 @@ fn names() -> Vec<String> {
 #[test]
 fn every_example_succeeds_with_its_recorded_answers() {
     for name in names() {
-        let project = Project::with(&[]);
+        let project = Project::new();
         copy(&examples().join(&name), &project.path().join("examples").join(&name));
-        let file = format!("examples/{name}/run.toml");
-        let answers = format!("examples/{name}/answers.json");
-        let checked = project.json(&["validate", &file, "--format", "json"]);
-        assert!(checked["files"][0]["findings"].as_array().unwrap().is_empty(), "{checked}");
-        let mut args = vec!["run", &*file];
-        if project.path().join(&answers).is_file() {
-            args.extend(["--answers", &*answers]);
+        succeeds(&project, &format!("examples/{name}/run.toml"), &format!("examples/{name}"));
+    }
+}
+
+#[test]
+fn every_template_makes_a_workflow_that_succeeds() {
+    let project = Project::new();
+    let list = project.run(&["init", "--list"]);
+    let templates: Vec<_> =
+        list.lines().skip(3).map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    let hello = "hello".to_owned();
+    let mut expected = names();
+    expected.push(hello);
+    expected.sort();
+    let mut found = templates.clone();
+    found.sort();
+    assert_eq!(found, expected, "{list}");
+    for name in templates {
+        let project = Project::new();
+        let made = project.run(&["init", "--template", &name]);
+        assert!(made.ends_with(&format!("run it with: fabro run {name}\n")), "{made}");
+        let dir = format!(".fabro/workflows/{name}");
+        succeeds(&project, &format!("{dir}/workflow.toml"), &dir);
+        if name != "hello" {
+            let page = project.read(&format!("{dir}/README.md"));
+            assert!(page.contains(&format!("fabro run {name}")), "{page}");
+            assert!(!page.contains("examples/"), "{page}");
         }
-        let shown = project.run(&args);
-        assert!(shown.starts_with("exit 0\n"), "{name}: {shown}");
-        let walked = project.run(&["run", &file, "--dry-run"]);
-        assert!(walked.starts_with("exit 0\n"), "{name}: {walked}");
+        assert_eq!(project.exit(&["init", "--template", &name]), 2);
+    }
+}
+
+/// The workflow of this run.toml has no finding and ends well, with recorded answers and in a dry run.
+#[track_caller]
+fn succeeds(project: &Project, file: &str, dir: &str) {
+    let answers = format!("{dir}/answers.json");
+    let checked = project.json(&["validate", file, "--format", "json"]);
+    assert!(checked["files"][0]["findings"].as_array().unwrap().is_empty(), "{checked}");
+    let mut args = vec!["run", file];
+    if project.path().join(&answers).is_file() {
+        args.extend(["--answers", &*answers]);
+    }
+    for args in [&*args, &["run", file, "--dry-run"]] {
+        let shown = project.run(args);
+        assert!(shown.starts_with("exit 0\n"), "{file}: {shown}");
     }
 }
 
@@ -56,7 +89,7 @@ fn every_example_succeeds_with_its_recorded_answers() {
 fn the_list_names_every_example() {
     let list = fs::read_to_string(examples().join("README.md")).unwrap();
     let names = names();
-    assert!(names.len() >= 8, "{names:?}");
+    assert!(names.len() >= 10, "{names:?}");
     for name in names {
         assert!(list.contains(&format!("({name}/README.md)")), "{name}");
         let page = fs::read_to_string(examples().join(&name).join("README.md")).unwrap();

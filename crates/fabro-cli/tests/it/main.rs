@@ -12,6 +12,7 @@ mod described;
 mod documented;
 mod dumps;
 mod examples;
+mod failing;
 mod gates;
 mod hooks;
 mod html_reports;

@@ -154,3 +154,102 @@ fn what_is_not_there_is_a_page_too() {
     check(&format!("/runs/{run}?from=x"), 422, "input invalid");
     check("/runs/%ff", 400, "address invalid");
 }
+
+/// Checks that a page has these texts and not those.
+#[track_caller]
+fn check(server: &Served, path: &str, has: &[&str], has_not: &[&str]) {
+    let (status, text) = page(server, Some(&server.tokens[0]), path);
+    assert_eq!(status, 200, "{path}: {text}");
+    for part in has {
+        assert!(text.contains(part), "{path} lacks {part}: {text}");
+    }
+    for part in has_not {
+        assert!(!text.contains(part), "{path} has {part}: {text}");
+    }
+}
+
+#[test]
+fn a_run_has_a_page_for_each_part() {
+    let project = project();
+    let server = Served::start(&project, &[]);
+    let run = run_of(&project, "gate");
+    let of = |part: &str| format!("/runs/{run}/{part}");
+    check(&server, &of("events"), &["run.created", "gate.asked", "id=\"e1\""], &["<script>alert"]);
+    check(&server, &of("events?name=gate."), &["gate.asked"], &["<span>run.created</span>"]);
+    check(&server, &of("events?stage=make"), &["stage.completed"], &["<span>gate.asked</span>"]);
+    check(
+        &server,
+        &of("events?at=3"),
+        &["<details id=\"e3\" open>"],
+        &["<details id=\"e4\" open>"],
+    );
+    check(&server, &of("logs"), &["&#60;img src=x onerror"], &["<img", "data-logs"]);
+    check(&server, &of("logs?stage=make"), &["&#60;img src=x onerror"], &["<img"]);
+    check(&server, &of("changes"), &["has no git worktree"], &[]);
+    check(&server, &of("artifacts"), &["No stage has left a file"], &[]);
+    check(&server, &of("cost"), &["No stage has used a model"], &[]);
+    check(&server, &of("context"), &["command.output"], &["<img"]);
+    check(&server, &of("context?at=start"), &["After start@1"], &["command.output"]);
+    let changed = ["From start@1 to make@1", "command.output", "class=\"added\""];
+    check(&server, &of("context?from=start&to=make"), &changed, &[]);
+    check(&server, &of("rows?from=1&count=1"), &["id=\"make@1\""], &["start@1", "ask@1", "<html"]);
+    let (status, _) = page(&server, Some(&server.tokens[0]), &of("context?from=start"));
+    assert_eq!(status, 422);
+}
+
+#[test]
+fn the_inbox_has_the_stage_before_a_gate_and_what_was_answered() {
+    let project = project();
+    let server = Served::start(&project, &[]);
+    let run = run_of(&project, "gate");
+    let form = format!("data-post=\"/api/v1/runs/{run}/answer\"");
+    check(
+        &server,
+        "/gates",
+        &["ask@1", &form, "After <a", "make@1", "onerror=alert(2)"],
+        &["<img"],
+    );
+    server.post(&format!("/runs/{run}/answer"), &serde_json::json!({"choice": "Y"}));
+    // The run is paused: nothing has taken the answer yet.
+    for path in ["/gates", &format!("/runs/{run}")] {
+        check(&server, path, &["Answered with <b>Y</b>", "(http)"], &[&form]);
+    }
+    check(&server, "/", &[], &["Waiting for an answer"]);
+}
+
+#[test]
+fn a_run_is_started_by_a_form_with_its_inputs() {
+    let project = Project::with(&[
+        (
+            ".fabro/workflows/hello.fabro",
+            "digraph { goal=\"Hello\"; start -> a; a [shape=parallelogram, script=\"echo {{ inputs.name }}\"]; a -> exit }",
+        ),
+        (".fabro/workflows/broken.fabro", "digraph { start -> a; a -> nowhere; a -> exit }"),
+    ]);
+    let server = Served::start(&project, &["--role", "admin", "--role", "read"]);
+    check(&server, "/start", &["/start/hello", "/start/broken", "errors", "✓ valid"], &[]);
+    let form = ["name=\"inputs.name\"", "data-post=\"/api/v1/runs\"", "data-key=\"", "Hello"];
+    check(&server, "/start/hello", &form, &[]);
+    check(&server, "/start/broken", &["not valid", "edge-target", "^^^"], &["data-post"]);
+    for path in ["/start", "/start/hello"] {
+        let (status, text) = page(&server, Some(&server.tokens[1]), path);
+        assert_eq!(status, 403, "{path}: {text}");
+    }
+    for path in ["/start/none", "/start/..%2f..%2fetc%2fpasswd"] {
+        let (status, text) = page(&server, Some(&server.tokens[0]), path);
+        assert_eq!(status, 404, "{path}: {text}");
+    }
+}
+
+#[test]
+fn a_fork_says_first_what_runs_again_and_a_rewound_run_is_read_again() {
+    let project = project();
+    let server = Served::start(&project, &[]);
+    let run = run_of(&project, "gate");
+    check(&server, &format!("/runs/{run}"), &["3 of 3", "id=\"ask@1\""], &[]);
+    let said = ["<b>2</b> stages", "id=\"make@1\"", "id=\"ask@1\"", "1 stage stays", "/rewind\""];
+    check(&server, &format!("/runs/{run}/fork?stage=start"), &said, &["id=\"start@1\""]);
+    server.post(&format!("/runs/{run}/rewind"), &serde_json::json!({"stage": "start"}));
+    check(&server, &format!("/runs/{run}"), &["1 of 1", "id=\"start@1\""], &["id=\"ask@1\""]);
+    check(&server, &format!("/runs/{run}/events"), &["taken back by a rewind"], &[]);
+}

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::project::Project;
 
@@ -201,6 +201,23 @@ fn keys_typed_before_a_gate_appears_do_not_answer_it() {
     let ran = project.json(&["inspect", "latest", "--json"]);
     let nodes = ran["stages"].as_array().unwrap().iter().map(|stage| stage["node"].clone());
     assert!(nodes.into_iter().any(|node| node == "no"));
+}
+
+#[test]
+fn keys_typed_while_stages_run_do_not_disturb_the_drawing() {
+    let flow = r#"digraph { start -> work -> exit; work [shape=parallelogram, on_failure=stop, script="sleep 0.8"] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    let terminal = Terminal::start(&project, &["run", "flow.fabro"], 80, 24);
+    terminal.wait_for("work");
+    terminal.keys("qqq\r\rqq\r");
+    let device = Arc::clone(&terminal.device);
+    let (code, lines) = terminal.end();
+    let all = lines.join("\n");
+    assert_eq!((code, all.contains("qq")), (0, false), "{all}");
+    let work = lines.iter().filter(|line| line.contains("work ")).count();
+    assert_eq!(work, 2, "a finished line, and one in the table:\n{all}");
+    let echoes = tcgetattr(&*device).unwrap().local_modes.contains(LocalModes::ECHO);
+    assert!(echoes, "the terminal is as it was");
 }
 
 /// A gate of each type of question after a stage with a marked line, opened while the terminal is resized.

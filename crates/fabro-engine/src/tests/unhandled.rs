@@ -224,6 +224,12 @@ fn what_ends_a_run_names_what_began_it() {
             test [max_visits=3]"#
         )
     };
+    let restart = |to: &str| {
+        format!(
+            r#"start -> a; a [max_visits=2]; a -> b [condition="outcome=success"]; b -> a; b [max_visits=2]
+            a -> {to} [condition="outcome=fail", loop_restart=true]; b -> exit [condition="never"]"#
+        )
+    };
     let failing = [("test", vec![exits(1)])];
     let both = [("test", vec![exits(1)]), ("mend", vec![exits(7)])];
     insta::assert_snapshot!([
@@ -234,6 +240,10 @@ fn what_ends_a_run_names_what_began_it() {
         end(r#"start -> a -> b; b -> exit [condition="outcome=success"]"#, &[("a", vec![exits(4)]), ("b", vec![exits(5)])]),
         end("start -> a -> b -> exit; a [goal_gate=true]", &[("a", vec![exits(4)])]),
         end(r#"start -> a; a -> exit [condition="outcome=success"]; a [retry_target=a]"#, &[("a", vec![exits(4)])]),
+        end(&restart("a"), &[("a", vec![fails(FailureClass::TransientInfra, "timed out")])]),
+        end(&restart("b"), &[("a", vec![fails(FailureClass::TransientInfra, "timed out")])]),
+        end(&restart("a"), &[("a", vec![fails(FailureClass::TransientInfra, "timed out"), ok()])]),
+        end(&restart("a"), &[]),
     ].join("\n"), @r"
     run failed: `test` was entered 3 times, which is all that its visit limit allows; `test` failed: exit code 1 (compilation_loop) [test@3]
     run failed: `test` was entered 3 times, which is all that its visit limit allows; `mend` failed: exit code 7 (compilation_loop) [mend@1]
@@ -242,6 +252,10 @@ fn what_ends_a_run_names_what_began_it() {
     run failed: exit code 5 (deterministic) [a@1]
     run failed: goal gate `a` ended failed and has no retry target left: exit code 4 (deterministic) [a@1]
     run failed: the same failure 3 times: exit code 4 (deterministic) [a@3]
+    run failed: `a` was entered 2 times, which is all that its visit limit allows; `a` failed: timed out (compilation_loop) [a@2]
+    run failed: `a` was entered 2 times, which is all that its visit limit allows; `a` failed: timed out (compilation_loop) [a@2]
+    run failed: `a` was entered 2 times, which is all that its visit limit allows (compilation_loop)
+    run failed: `a` was entered 2 times, which is all that its visit limit allows (compilation_loop)
     ");
 }
 

@@ -138,6 +138,7 @@ impl Conversation for ApiConversation<'_> {
         Ok(Reply {
             files: self.handler.agent_files(stage, &self.status, last_file).await,
             text: answer.text,
+            is_cut_off: answer.is_cut_off,
             usage: answer.usage,
             files_touched: answer.files_touched,
         })

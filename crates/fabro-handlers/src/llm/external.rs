@@ -315,6 +315,7 @@ impl<'a> ExternalConversation<'a> {
     async fn reply(&self, stage: &Stage, text: String) -> Reply {
         Reply {
             text,
+            is_cut_off: false,
             usage: self.so_far.usage.clone(),
             files_touched: self.touched(stage).await,
             files: self.handler.agent_files(stage, &self.status, None).await,

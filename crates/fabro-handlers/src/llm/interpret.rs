@@ -15,6 +15,8 @@ use crate::common::preview;
 pub struct Reply {
     /// The answer, redacted.
     pub text: String,
+    /// The answer is not whole: it reached its limit of tokens again and again.
+    pub is_cut_off: bool,
     /// What the stage has used so far.
     pub usage: Usage,
     /// The files that were written, changed or removed.
@@ -69,6 +71,10 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
     };
     let llm = plan.find(node).and_then(|spec| spec.llm());
     let found = match llm.map_or(&OutputSpec::Free, |llm| &llm.output) {
+        OutputSpec::Free if reply.is_cut_off => {
+            let outcome = Box::new(cut_off(outcome));
+            return Interpretation::Valid { outcome, notices: Vec::new() };
+        }
         OutputSpec::Free => reply.texts().find_map(directives_object),
         OutputSpec::Routing => match reply.routing() {
             Ok(Checked::Valid(object)) => Some(object),
@@ -159,6 +165,15 @@ pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
     Outcome::succeeded()
         .with_update(format!("{}{node}", keys::RESPONSE_PREFIX), text)
         .with_update(keys::LAST_RESPONSE, preview(text))
+}
+
+/// The outcome of a stage whose answer is not whole: directives may be missing, or belong to what is
+/// missing.
+fn cut_off(outcome: Outcome) -> Outcome {
+    let message = "the answer is still cut off after being continued 3 times";
+    let failure = Failure::new(FailureClass::Deterministic, message);
+    let details = Some("raise max_tokens, or ask for less".to_owned());
+    Outcome { status: Status::Failed, failure: Some(Failure { details, ..failure }), ..outcome }
 }
 
 /// Interprets the reply in a dry run, which is made up: no requirement of the node applies to it.

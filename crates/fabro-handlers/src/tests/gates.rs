@@ -169,8 +169,8 @@ fn an_option_whose_condition_does_not_hold_is_refused() {
     insta::assert_snapshot!(Scene::new(&source).story(), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve (not now: tests=passed does not hold, there is no value), [R] Reject
-    002 ask@1 failed: no answer within 180s, and the default [A] Approve cannot be chosen: tests=passed does not hold, there is no value (transient_infra)
-    run failed: no answer within 180s, and the default [A] Approve cannot be chosen: tests=passed does not hold, there is no value (transient_infra)
+    002 ask@1 failed: no answer within 180s, and the default [A] Approve cannot be chosen: tests=passed does not hold, there is no value: raise its `timeout`, or name another `human.default_choice` (transient_infra)
+    run failed: no answer within 180s, and the default [A] Approve cannot be chosen: tests=passed does not hold, there is no value: raise its `timeout`, or name another `human.default_choice` (transient_infra)
     "#);
     // Nothing is left to choose.
     let source = guarded("", closed, r#", condition="last_stage=start && outcome=succeeded""#);
@@ -367,8 +367,8 @@ fn a_gate_gives_up_after_its_time() {
     insta::assert_snapshot!(told(&source("x=1")), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
-    002 ask@1 failed: no answer within 180s (transient_infra)
-    run failed: no answer within 180s (transient_infra)
+    002 ask@1 failed: no answer within 180s: raise its `timeout`, or name a `human.default_choice` (transient_infra)
+    run failed: no answer within 180s: raise its `timeout`, or name a `human.default_choice` (transient_infra)
     180000 ms
     failure_class = "transient_infra"
     "#);
@@ -376,7 +376,7 @@ fn a_gate_gives_up_after_its_time() {
     insta::assert_snapshot!(told(&source("x=1").replace("ask -> ship", edges)), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
-    002 ask@1 failed: no answer within 180s (transient_infra) -> plan (condition)
+    002 ask@1 failed: no answer within 180s: raise its `timeout`, or name a `human.default_choice` (transient_infra) -> plan (condition)
     003 plan@1 succeeded -> exit (unconditional)
     004 exit@1 succeeded
     run succeeded
@@ -441,8 +441,8 @@ fn time_goes_on_while_nobody_drives_the_run() {
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
     resumed
-    002 ask@1 failed: no answer within 180s (transient_infra)
-    run failed: no answer within 180s (transient_infra)
+    002 ask@1 failed: no answer within 180s: raise its `timeout`, or name a `human.default_choice` (transient_infra)
+    run failed: no answer within 180s: raise its `timeout`, or name a `human.default_choice` (transient_infra)
     "#);
     // An answer that was there in time counts, however late the next driver comes.
     let scene = asked_and_died();

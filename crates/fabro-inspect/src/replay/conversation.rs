@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabro_agent::recorded_purpose;
+use fabro_agent::{CUT_OFF_WARNING, recorded_purpose};
 use fabro_events::{Event, EventBody, MessagePurpose};
 use fabro_handlers::{AgentFiles, Reply};
 use fabro_llm::Message;
@@ -15,6 +15,8 @@ pub(crate) struct Conversation {
     pub(crate) has_request: bool,
     /// The answer so far, continuations included, of the stage's own agent.
     answer: String,
+    /// The answer is still cut off.
+    is_cut_off: bool,
     state: AnswerState,
     /// How many corrections were sent.
     pub(crate) corrections: u32,
@@ -52,10 +54,15 @@ impl Conversation {
             &mut self.follows_warning,
             matches!(&entry.body, EventBody::AgentWarning { kind, .. } if kind == "output_schema"),
         );
+        if matches!(&entry.body, EventBody::AgentWarning { kind, .. } if is_own && kind == CUT_OFF_WARNING)
+        {
+            self.is_cut_off = true;
+        }
         let EventBody::AgentMessage { role, purpose, .. } = &entry.body else { return Turn::Other };
         let Some(message) = message.filter(|_| is_own) else { return Turn::Other };
         if role == "assistant" {
             self.answer.push_str(&message.text());
+            self.is_cut_off = false;
             let has_calls = message.tool_calls().next().is_some();
             self.state = if has_calls { AnswerState::CallsTools } else { AnswerState::Complete };
             return Turn::Other;
@@ -88,7 +95,12 @@ impl Conversation {
     /// The answer to interpret; `None` when there is none yet.
     pub(crate) fn reply(&self, files: AgentFiles) -> Option<Reply> {
         let is_complete = self.has_request && self.state == AnswerState::Complete;
-        is_complete.then(|| Reply { text: self.answer.clone(), files, ..Reply::default() })
+        is_complete.then(|| Reply {
+            text: self.answer.clone(),
+            is_cut_off: self.is_cut_off,
+            files,
+            ..Reply::default()
+        })
     }
 
     /// A correction is sent: the next answer stands for itself.

@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use fabro_inspect::check_stage;
+use fabro_types::RunId;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,6 +16,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 use super::input::Params;
+use crate::actions::Actions;
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -54,15 +56,8 @@ pub(super) async fn logs(
         let events = fabro_engine::read_all(&*app.actions.store, run).await?;
         check_stage(&fabro_engine::checkpoint::effective(&events), stage)?;
     }
-    let mut command = Command::new(&app.actions.config.program);
-    command.args(["logs", "--json", "--store"]).arg(app.actions.store.dir());
-    if query.follow {
-        command.arg("--follow");
-    }
-    if let Some(tail) = query.tail {
-        command.args(["--tail", &tail.to_string()]);
-    }
-    command.arg("--").arg(run.to_string()).args(&query.stage);
+    let stage = query.stage.as_deref();
+    let mut command = log_command(&app.actions, run, stage, query.tail, query.follow);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let failed = |detail: String| {
         let fix = "see what `fabro logs` reports";
@@ -80,4 +75,24 @@ pub(super) async fn logs(
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// The command that prints what the stages of a run wrote, an object a line.
+pub(crate) fn log_command(
+    actions: &Actions,
+    run: RunId,
+    stage: Option<&str>,
+    tail: Option<usize>,
+    follows: bool,
+) -> Command {
+    let mut command = Command::new(&actions.config.program);
+    command.args(["logs", "--json", "--store"]).arg(actions.store.dir());
+    if follows {
+        command.arg("--follow");
+    }
+    if let Some(tail) = tail {
+        command.args(["--tail", &tail.to_string()]);
+    }
+    command.arg("--").arg(run.to_string()).args(stage);
+    command
 }

@@ -17,6 +17,7 @@ use axum::routing::{get, post};
 use serde::Serialize;
 
 pub(crate) use input::{Params, is_json, not_json};
+pub(crate) use logs::log_command;
 
 use crate::app::App;
 use crate::problem::Problem;

@@ -1,10 +1,17 @@
 //! The pages: what can be seen of runs in a browser, made of the fragments of `fabro-page`. Everything can be
 //! read without JavaScript. Without a login every page is the one that asks for it.
 
+mod context;
+mod events;
+mod files;
+mod fork;
 mod gates;
+mod logs;
 mod run;
 mod runs;
 mod stage;
+mod stages;
+mod start;
 
 use std::sync::Arc;
 
@@ -14,13 +21,13 @@ use axum::extract::rejection::PathRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
-use fabro_events::{CreatedRun, Event, EventBody};
-use fabro_graph::Workflow;
-use fabro_run::Bundle;
-use fabro_store::SqliteStore;
+use fabro_page::{class, sign};
+use fabro_types::RunId;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::app::App;
 use crate::auth::{Caller, Role};
+use crate::folds::View;
 use crate::problem::Problem;
 
 const LOGIN: &str = include_str!("../../assets/login.html");
@@ -31,10 +38,22 @@ const STYLE: &str = include_str!("../../assets/server.css");
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(runs::page))
+        .route("/gates", get(gates::page))
+        .route("/start", get(start::list))
+        .route("/start/{workflow}", get(start::page))
         .route("/runs/{run}", get(run::page))
+        .route("/runs/{run}/fork", get(fork::page))
+        .route("/runs/{run}/rows", get(stages::page))
+        .route("/runs/{run}/events", get(events::page))
+        .route("/runs/{run}/logs", get(logs::page))
+        .route("/runs/{run}/changes", get(files::changes))
+        .route("/runs/{run}/artifacts", get(files::artifact_list))
+        .route("/runs/{run}/context", get(context::page))
+        .route("/runs/{run}/cost", get(files::costs))
         .route("/runs/{run}/stages/{*stage}", get(stage::page))
         .route("/assets/login.js", get(async || script(LOGIN_SCRIPT)))
         .route("/assets/page.js", get(async || script(SCRIPT)))
+        .route("/assets/list.js", get(async || script(fabro_page::list_script())))
         .route("/assets/page.css", get(style))
         .fallback(missing)
 }
@@ -64,9 +83,7 @@ async fn for_caller(
     };
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let page = ProblemPage {
-        title: &problem.title,
-        role: role.as_str(),
-        stream: None,
+        frame: Frame::new(&problem.title, role, Section::None),
         detail: &problem.detail,
         fix: &problem.fix,
     };
@@ -79,12 +96,127 @@ async fn for_caller(
 /// Where the script of a page hears of changes: an address, and the last event that the page shows.
 type Stream = Option<(String, String)>;
 
+/// What every page has.
+struct Frame {
+    title: String,
+    role: Role,
+    stream: Stream,
+    /// How often the script may ask for the page, in milliseconds.
+    pace: u32,
+    section: Section,
+}
+
+/// The part of the site that a page is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Runs,
+    Inbox,
+    Start,
+    None,
+}
+
+impl Frame {
+    fn new(title: &str, role: Role, section: Section) -> Self {
+        Self { title: title.to_owned(), role, stream: None, pace: 0, section }
+    }
+
+    /// The same for a page that changes with every run.
+    fn of_store(self) -> Self {
+        Self { stream: Some(("/api/v1/changes".to_owned(), String::new())), ..self }
+    }
+
+    /// For templates: address, name, and whether the page is there.
+    fn sections(&self) -> Vec<(&'static str, &'static str, bool)> {
+        let mut all = vec![("/", "Runs", Section::Runs), ("/gates", "Inbox", Section::Inbox)];
+        if self.role >= Role::Admin {
+            all.push(("/start", "Start", Section::Start));
+        }
+        all.into_iter().map(|(link, name, it)| (link, name, it == self.section)).collect()
+    }
+}
+
+/// What every page of a run has above its parts.
+struct RunHead {
+    id: RunId,
+    workflow: String,
+    class: &'static str,
+    sign: char,
+    status: String,
+    tab: Tab,
+}
+
+/// A part of a run with a page of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tab {
+    Overview,
+    Events,
+    Logs,
+    Changes,
+    Artifacts,
+    Context,
+    Cost,
+    /// A page below the parts.
+    Other,
+}
+
+impl Tab {
+    const ALL: [(Self, &'static str, &'static str); 7] = [
+        (Self::Overview, "", "Overview"),
+        (Self::Events, "/events", "Events"),
+        (Self::Logs, "/logs", "Logs"),
+        (Self::Changes, "/changes", "Changes"),
+        (Self::Artifacts, "/artifacts", "Artifacts"),
+        (Self::Context, "/context", "Context"),
+        (Self::Cost, "/cost", "Cost"),
+    ];
+}
+
+impl RunHead {
+    fn new(view: &View, tab: Tab) -> Self {
+        let run = &view.run;
+        Self {
+            id: run.id,
+            workflow: run.workflow.clone(),
+            class: class(run.status),
+            sign: sign(run.status),
+            status: run.status.as_str().replace('_', " "),
+            tab,
+        }
+    }
+
+    /// For templates: address, name, and whether it is this one.
+    fn tabs(&self) -> Vec<(String, &'static str, bool)> {
+        let tab = |(tab, path, name): (Tab, &str, &'static str)| {
+            (format!("/runs/{}{path}", self.id), name, tab == self.tab)
+        };
+        Tab::ALL.into_iter().map(tab).collect()
+    }
+}
+
+/// Where a page of a run hears of changes: of the run, or of the store when stages have runs of their own.
+fn stream(view: &View, has_children: bool) -> Stream {
+    if view.run.status.is_final() {
+        return None;
+    }
+    if has_children {
+        return Some(("/api/v1/changes".to_owned(), String::new()));
+    }
+    Some((format!("/api/v1/runs/{}/events", view.run.id), view.seq.to_string()))
+}
+
+/// A query of these parameters; empty values are left out.
+fn query(pairs: &[(&str, &str)]) -> String {
+    let given = pairs.iter().filter(|(_, value)| !value.is_empty());
+    let parts: Vec<String> = given
+        .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
+        .collect();
+    if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
+}
+
 #[derive(Template)]
 #[template(path = "problem.html")]
 struct ProblemPage<'a> {
-    title: &'a str,
-    role: &'static str,
-    stream: Stream,
+    frame: Frame,
     detail: &'a str,
     fix: &'a str,
 }
@@ -100,18 +232,4 @@ impl From<PathRejection> for Problem {
     fn from(rejection: PathRejection) -> Self {
         Self::new(rejection.status(), "address_invalid", rejection.body_text(), "go to all runs")
     }
-}
-
-/// How a run was created.
-fn created(events: &[Event]) -> Option<&CreatedRun> {
-    events.iter().find_map(|event| match &event.entry.body {
-        EventBody::RunCreated(created) => Some(&**created),
-        _ => None,
-    })
-}
-
-/// The workflow of a run; `None` when it cannot be read: the stages of the run are in its log.
-fn workflow(store: &SqliteStore, events: &[Event]) -> Option<Workflow> {
-    let bundle = Bundle::load(store, &created(events)?.bundle).ok()?;
-    Some(bundle.plan().ok()?.workflow().clone())
 }

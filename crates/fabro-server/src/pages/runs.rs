@@ -10,11 +10,10 @@ use fabro_inspect::PsRow;
 use fabro_page::{class, sign};
 use fabro_run::now_ms;
 use fabro_types::{RunStatus, one_line, took};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::gates::{OpenGate, gates};
-use super::{Stream, for_caller, render};
+use super::gates::{all, as_links};
+use super::{Frame, Section, for_caller, query as query_of, render};
 use crate::actions::RunQuery;
 use crate::api::Params;
 use crate::app::App;
@@ -23,6 +22,9 @@ use crate::problem::Problem;
 
 /// The longest goal and the longest cause in the table, in characters.
 const LINE: usize = 160;
+
+/// The most gates above the runs; the inbox has all of them.
+const GATES: usize = 5;
 
 const STATUSES: [RunStatus; 7] = [
     RunStatus::Running,
@@ -63,11 +65,11 @@ struct Row {
 #[derive(Template)]
 #[template(path = "runs.html")]
 struct Page<'a> {
-    title: &'static str,
-    role: &'static str,
-    stream: Stream,
+    frame: Frame,
+    can_start: bool,
     gates: String,
     count: usize,
+    left_out: usize,
     statuses: Vec<(&'static str, bool)>,
     search: &'a str,
     warnings: Vec<String>,
@@ -92,26 +94,19 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
         ..RunQuery::default()
     };
     let page = app.actions.list(&list).await?;
-    let waiting = app.actions.waiting_gates().await?;
-    let open: Vec<OpenGate<'_>> = waiting
-        .iter()
-        .map(|it| OpenGate {
-            link: Some((format!("/runs/{}", it.run), &it.workflow)),
-            ..OpenGate::new(&it.name, &it.gate)
-        })
-        .collect();
+    let waiting = all(app).await?;
+    let open: Vec<_> = waiting.into_iter().filter(|it| it.open.answered.is_none()).collect();
     let next = page.next.map(|cursor| {
-        let [status, search, cursor] = [&query.status, &query.search, &cursor]
-            .map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
-        format!("/?status={status}&search={search}&cursor={cursor}")
+        let pairs = [("status", &*query.status), ("search", &query.search), ("cursor", &cursor)];
+        format!("/{}", query_of(&pairs))
     });
     let now = now_ms();
     render(&Page {
-        title: "Runs",
-        role: role.as_str(),
-        stream: Some(("/api/v1/changes".to_owned(), String::new())),
-        gates: gates(&open)?,
+        frame: Frame::new("Runs", role, Section::Runs).of_store(),
+        can_start: role >= Role::Admin,
+        gates: as_links(&open[..open.len().min(GATES)])?,
         count: open.len(),
+        left_out: open.len().saturating_sub(GATES),
         statuses: STATUSES.iter().map(|it| (it.as_str(), it.as_str() == query.status)).collect(),
         search: &query.search,
         warnings: page.warnings,

@@ -7,17 +7,18 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use fabro_engine::read_all;
-use fabro_inspect::{ArtifactRow, StageRow, Stages, inspect, list_artifacts};
+use fabro_events::{CreatedRun, Event, EventBody};
+use fabro_inspect::{ArtifactRow, StageRow, find_stage, stage_of_row};
 use fabro_page::{Links, StageExtras, Texts};
-use fabro_run::is_driven;
-use fabro_store::{RunLog as _, Runs as _, SqliteStore};
-use fabro_types::RunId;
+use fabro_run::now_ms;
+use fabro_store::{RunLog as _, Runs as _};
+use fabro_types::{NodeKind, RunId, RunStatus, took};
 
-use super::run::{changed, stream_of_run};
-use super::{Stream, created, for_caller, render, workflow};
+use super::files::{changed, stage_artifacts};
+use super::{Frame, RunHead, Section, Tab, for_caller, query, render, stream};
 use crate::app::App;
 use crate::auth::{Caller, Role};
+use crate::folds::View;
 use crate::problem::Problem;
 
 /// The longest text of a stage's page, in characters.
@@ -26,14 +27,19 @@ const TEXT: usize = 200_000;
 #[derive(Template)]
 #[template(path = "stage.html")]
 struct Page<'a> {
-    title: String,
-    role: &'static str,
-    stream: Stream,
-    id: String,
-    workflow: &'a str,
+    frame: Frame,
+    head: RunHead,
     name: &'a str,
     previous: Option<(String, String)>,
     next: Option<(String, String)>,
+    events: String,
+    logs: String,
+    context: Option<String>,
+    /// What it changed in the context.
+    change: Option<String>,
+    fork: Option<String>,
+    /// What it does at present, since when, and how long.
+    now: Option<(String, i64, String)>,
     /// Why the changes cannot be read.
     unreadable: Option<String>,
     stage: String,
@@ -55,61 +61,101 @@ pub(super) async fn page(
 async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, Problem> {
     let store = &*app.actions.store;
     let id = app.actions.find(run).await?;
-    let events = read_all(store, id).await?;
-    let driven = is_driven(store, id).await?;
-    let run = inspect(&events, driven)?;
-    let report = fabro_inspect::stage(&events, stage, driven, store)?;
-    let name = report.row.name();
+    let view = app.folds.view(id).await?;
+    let rows = &view.run.stages;
+    let row = find_stage(rows, stage)?;
+    let events = app.folds.stage_events(&view, row).await?;
+    let events: Vec<&Event> = events.iter().collect();
+    let gates = view.run.gates.iter().cloned();
+    let (report, explain) = stage_of_row(&events, row.clone(), gates, store)?;
+    // The list has less of it than its events say.
+    let name = row.name();
     let links = Links::Server(format!("/runs/{id}"));
-    let at = run.stages.iter().position(|row| row.name() == name);
+    let at = rows.iter().position(|it| it.first_seq == row.first_seq);
     let beside = |at: Option<usize>| {
-        let name = run.stages.get(at?)?.name();
+        let name = rows.get(at?)?.name();
         Some((links.stage(&name), name))
     };
-    let explain = Stages::new(&events, driven)?.explain(&report.row);
-    let (patch, unreadable) = match changed(app, id, Some(&name)).await {
+    let (patch, unreadable) = match changed(&view, Some(&name)).await {
         Ok(patch) => (patch, None),
         Err(error) => (None, Some(error)),
     };
-    let files = list_artifacts(store, &store.runs_dir(), id, Some(&name)).await?;
-    let files: Vec<&ArtifactRow> = files.iter().filter(|file| file.above.is_none()).collect();
-    let workflow = workflow(store, &events);
-    let node = workflow.as_ref().and_then(|it| Some(it.node(it.find(&report.row.node)?)));
+    let files = stage_artifacts(app, &view, &events);
+    let files: Vec<&ArtifactRow> = files.iter().collect();
+    let workflow = view.workflow.as_deref();
+    let node = workflow.and_then(|it| Some(it.node(it.find(&row.node)?)));
     let extras = StageExtras {
         kind: node.map(|node| node.kind),
-        label: node.map(fabro_graph::Node::label).filter(|label| *label != &*report.row.node),
+        label: node.map(fabro_graph::Node::label).filter(|label| *label != &*row.node),
         explain: explain.as_ref(),
         patch: patch.as_deref(),
         artifacts: &files,
     };
+    let has_ended = row.ended_at.is_some();
+    let before = rows
+        .iter()
+        .filter(|it| it.branch == row.branch && it.last_seq < row.first_seq)
+        .max_by_key(|it| it.last_seq);
+    let of_run = |part: &str, pairs: &[(&str, &str)]| format!("/runs/{id}/{part}{}", query(pairs));
+    let may_fork = has_ended && role >= Role::Admin && view.created.parent.is_none();
+    let title = format!("{name} · {}", view.run.workflow);
     render(&Page {
-        title: format!("{name} · {}", run.workflow),
-        role: role.as_str(),
-        stream: stream_of_run(&run, &events),
-        id: id.to_string(),
-        workflow: &run.workflow,
+        frame: Frame {
+            // A stage that has ended stays as it is, but for the one after it.
+            stream: if has_ended { None } else { stream(&view, false) },
+            ..Frame::new(&title, role, Section::Runs)
+        },
+        head: RunHead::new(&view, Tab::Other),
         name: &name,
         previous: beside(at.and_then(|at| at.checked_sub(1))),
         next: beside(at.map(|at| at + 1)),
+        events: of_run("events", &[("stage", &name)]),
+        logs: of_run("logs", &[("stage", &name)]),
+        context: has_ended.then(|| of_run("context", &[("at", &name)])),
+        change: before
+            .filter(|_| has_ended)
+            .map(|before| of_run("context", &[("from", &before.name()), ("to", &name)])),
+        fork: may_fork.then(|| of_run("fork", &[("stage", &name)])),
+        now: now(&view, &name),
         unreadable,
         stage: fabro_page::stage(&report, extras, &mut Texts::cut_at(TEXT), &links),
-        children: children(store, id, &report.row).await?,
+        children: children(app, id, row, node.map(|node| node.kind)).await?,
     })
+}
+
+fn now(view: &View, stage: &str) -> Option<(String, i64, String)> {
+    let activity = view.activities.iter().find(|(name, _)| name == stage).map(|(_, it)| it);
+    let activity = activity.filter(|_| view.run.status == RunStatus::Running)?;
+    let ms = u64::try_from(now_ms() - activity.since_ms).unwrap_or_default();
+    Some((activity.what.clone(), activity.since_ms, took(ms)))
 }
 
 /// The runs of the sub-workflows of a stage.
 async fn children(
-    store: &SqliteStore,
+    app: &App,
     run: RunId,
     row: &StageRow,
+    kind: Option<NodeKind>,
 ) -> Result<Vec<(RunId, String)>, Problem> {
+    if kind.is_some_and(|kind| kind != NodeKind::ManagerLoop) {
+        return Ok(Vec::new());
+    }
+    let store = &app.actions.store;
     let mut found = Vec::new();
-    for child in store.list().await?.into_iter().filter(|it| it.parent == Some(run)) {
-        let first = store.read(child.id, 0, 1).await?;
-        let parent = created(&first).and_then(|it| it.parent.as_ref());
+    for child in store.family(run).await?.into_iter().filter(|it| *it != run) {
+        let first = store.read(child, 0, 1).await?;
+        let Some(created) = first.iter().find_map(created) else { continue };
+        let parent = created.parent.as_ref().filter(|it| it.run_id == run);
         if parent.is_some_and(|it| it.is(row.branch.as_deref(), &row.node, row.visit)) {
-            found.push((child.id, child.workflow));
+            found.push((child, created.workflow.clone()));
         }
     }
     Ok(found)
+}
+
+fn created(event: &Event) -> Option<&CreatedRun> {
+    match &event.entry.body {
+        EventBody::RunCreated(created) => Some(created),
+        _ => None,
+    }
 }

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use fabro_condition::{Clause, Operator};
 use fabro_graph::Span;
+use fabro_types::Status;
 
 use crate::checking::Checking;
 use crate::findings::Findings;
@@ -23,7 +24,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 }
 
 /// What is written in place of an operator, what it is read as, and what to write.
-fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> {
+pub(super) fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> {
     let rest = clause.text().strip_prefix(clause.key())?;
     let operator = rest.trim_start();
     let start = clause.span().start + clause.key().len() + rest.len() - operator.len();
@@ -41,7 +42,11 @@ fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> {
     }
     let value = operator[length..].trim_start();
     let at = start + operator.len() - value.len();
-    let joint = joint(value)?;
+    let joint = match clause.context_key() {
+        "outcome" => joint(value).or_else(|| after_status(value)),
+        _ => joint(value),
+    };
+    let joint = joint?;
     let span = Span::new(at + joint.start, at + joint.end);
     let word = &value[joint.start..joint.end];
     let message = format!("`{word}` does not join conditions: it is a part of the value here");
@@ -63,12 +68,14 @@ fn meant_by(written: &str) -> Option<&'static str> {
     })
 }
 
-/// `and`, `or`, a single `&` or `|` in an unquoted value, with another clause after it.
+const JOINTS: [&str; 7] = [" and ", " or ", " AND ", " OR ", "&", "|", ","];
+
+/// `and`, `or`, a comma, a single `&` or `|` in an unquoted value, with another clause after it.
 fn joint(value: &str) -> Option<Span> {
     if value.starts_with('"') {
         return None;
     }
-    [" and ", " or ", " AND ", " OR ", "&", "|"].iter().find_map(|joint| {
+    JOINTS.iter().find_map(|joint| {
         let at = value.find(joint)?;
         let next = value[at + joint.len()..].trim_start();
         let key = next.find(|c: char| !(c.is_alphanumeric() || "._-".contains(c)))?;
@@ -78,6 +85,20 @@ fn joint(value: &str) -> Option<Span> {
         let start = at + joint.len() - joint.trim_start().len();
         (key > 0 && is_clause).then(|| Span::new(start, start + joint.trim().len()))
     })
+}
+
+/// The same directly after a status, whatever follows.
+fn after_status(value: &str) -> Option<Span> {
+    let status = value.find(|c: char| !(c.is_alphanumeric() || c == '_'))?;
+    Status::parse(&value[..status])?;
+    let rest = &value[status..];
+    let joint = JOINTS.iter().find(|joint| {
+        let word = joint.trim();
+        rest.starts_with(**joint)
+            || rest.trim_start().strip_prefix(word).is_some() && word.len() == 1
+    })?;
+    let start = value.len() - rest.trim_start().len();
+    Some(Span::new(start, start + joint.trim().len()))
 }
 
 #[cfg(test)]
@@ -137,6 +158,16 @@ mod tests {
           at: &
           fix: write `&&`, or put the value in quotes
         ");
+        insta::assert_snapshot!(of("outcome=success, context.ready=true"), @r"
+        1:59 warning: `,` does not join conditions: it is a part of the value here
+          at: ,
+          fix: write `&&`, or put the value in quotes
+        ");
+        insta::assert_snapshot!(of("context.outcome=success and !context.blocked"), @r"
+        1:68 warning: `and` does not join conditions: it is a part of the value here
+          at: and
+          fix: write `&&`, or put the value in quotes
+        ");
         insta::assert_snapshot!(of("outcome=success | outcome=fail"), @r"
         1:60 warning: `|` does not join conditions: it is a part of the value here
           at: |
@@ -155,6 +186,8 @@ mod tests {
             "list = R&D",
             "ready",
             "name=",
+            "cities = Paris, London",
+            "outcome = needs and wants",
         ] {
             assert_eq!(of(condition), "nothing", "{condition}");
         }

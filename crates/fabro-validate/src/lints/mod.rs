@@ -20,6 +20,7 @@ mod misspelled_attribute;
 mod quorum;
 mod random_with_conditions;
 mod schema_with_acp;
+mod script_file;
 mod start_node;
 mod status_label;
 mod target_node;
@@ -63,6 +64,7 @@ const LINTS: &[Lint] = &[
     quorum::check,
     random_with_conditions::check,
     schema_with_acp::check,
+    script_file::check,
     start_node::check,
     status_label::check,
     target_node::check,

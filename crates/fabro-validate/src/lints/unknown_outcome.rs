@@ -2,6 +2,7 @@ use fabro_condition::Operator;
 use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::Status;
 
+use super::condition_operator::wrong_operator;
 use crate::checking::{Checking, text};
 use crate::findings::{Findings, did_you_mean};
 
@@ -21,6 +22,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             let compares = matches!(clause.operator(), Some(Operator::Equal | Operator::NotEqual));
             let Some(word) = clause.value().filter(|word| !word.is_empty()) else { continue };
             if clause.context_key() != "outcome" || !compares || Status::parse(word).is_some() {
+                continue;
+            }
+            // That is the reason, and has a warning of its own.
+            if wrong_operator(clause).is_some() {
                 continue;
             }
             let Node { id, kind, .. } = checking.workflow.node(edge.from);
@@ -106,6 +111,11 @@ mod tests {
           at: outcome=done
           fix: compare with success, fail, partial_success or skipped
         ");
+    }
+
+    #[test]
+    fn a_wrong_operator_has_one_warning() {
+        insta::assert_snapshot!(reported("unknown-outcome", r#"start -> a; a [shape=parallelogram, script=x]; a -> exit [condition="outcome=success and x=1"]; a -> exit"#), @"nothing");
     }
 
     #[test]

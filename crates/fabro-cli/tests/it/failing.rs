@@ -1,0 +1,169 @@
+//! Set-ups that fail: none ends green, and each names its first cause and what to do, at the end of the
+//! run, in `inspect` and in `ps`.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use fabro_fakes::{Fault, Request, Response, Server};
+
+use super::project::Project;
+
+/// The set-ups.
+const SET_UPS: &str = include_str!("failing.md");
+
+/// How a workflow must end.
+struct SetUp<'t> {
+    name: &'t str,
+    body: String,
+    exit: i32,
+    /// A part of the message that names the cause.
+    cause: &'t str,
+    /// A part of what to do.
+    fix: &'t str,
+}
+
+impl<'t> SetUp<'t> {
+    fn read(section: &'t str) -> Self {
+        let (name, rest) = section.split_once('\n').unwrap();
+        let (body, rest) = rest.split_once("\nexit ").unwrap();
+        let (exit, rest) = rest.split_once(": ").unwrap();
+        let (cause, fix) = rest.split_once("\nfix: ").unwrap();
+        let exit = exit.parse().unwrap();
+        Self { name, body: format!("digraph {{ {body} }}"), exit, cause, fix: fix.trim_end() }
+    }
+}
+
+/// Sub-workflows of the set-ups.
+const FILES: [(&str, &str); 3] = [
+    (
+        "child.fabro",
+        r#"digraph { start -> first -> last -> exit; last [shape=parallelogram, script=true]
+            first [shape=parallelogram, script="echo no child >&2; exit 5"] }"#,
+    ),
+    (
+        "parent.fabro",
+        r#"digraph { start -> below -> exit; below [shape=house, stack.child_workflow="child.fabro"] }"#,
+    ),
+    (
+        "unavailable.fabro",
+        "digraph { start -> ask -> exit; ask [shape=tab, prompt=x, model=auth] }",
+    ),
+];
+
+/// The server's response to a request for a model of this name.
+fn response(request: &Request) -> Response {
+    let fault = match request.json()["model"].as_str().unwrap_or_default() {
+        "auth" => Fault::Auth,
+        "forbidden" => Fault::Forbidden,
+        "not-found" => Fault::NotFound,
+        "rate" => Fault::RateLimit,
+        "quota" => Fault::Quota,
+        "server" => Fault::ServerError,
+        "gateway" => Fault::BadGateway,
+        "overloaded" => Fault::Overloaded,
+        "invalid" => Fault::InvalidRequest,
+        "filter" => Fault::ContentFilter,
+        "overflow" => Fault::ContextOverflow,
+        "page" => return Response::bytes(200, "text/html", "<html>Log in</html>"),
+        "cut" => return Response::text("half an answer").stop("length"),
+        "empty" => return Response::text(""),
+        "points" => return Response::text(r#"{"points": 3}"#),
+        "states" => {
+            return Response::text(r#"{"outcome": "failed", "failure_reason": "two tests fail"}"#);
+        }
+        "calls" => return Response::calls([("list_dir", serde_json::json!({"path": "."}))]),
+        _ => return Response::text("done").usage(10, 5, 0),
+    };
+    Response::error(fault).retry_after("0")
+}
+
+/// What is wrong with how a set-up ends; nothing when it ends as it must.
+fn complaints(set_up: &SetUp<'_>, settings: &str) -> Vec<String> {
+    let SetUp { name, body, exit, cause, fix } = set_up;
+    let project = Project::with(&FILES);
+    project.write(".fabro/config.toml", settings.as_bytes());
+    project.write("w.fabro", body.as_bytes());
+    let shown = project.run(&["run", "w.fabro"]);
+    let mut wrong = Vec::new();
+    let mut check = |place: &str, text: &str, part: &str| {
+        if !text.contains(part) {
+            wrong.push(format!("{name}: no `{part}` in {place}:\n{text}"));
+        }
+    };
+    check("the output", &shown, &format!("exit {exit}\n"));
+    // Before it are the lines of stages that have ended.
+    let end = shown.find("\nstage ").or_else(|| shown.find("\npaused in")).unwrap_or_default();
+    check("the end", &shown[end..], cause);
+    check("the output", &shown, fix);
+    if *exit != 2 {
+        check("inspect", &project.run(&["inspect"]), cause);
+        check("ps", &project.run(&["ps"]), cause);
+    }
+    wrong
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn no_failing_set_up_ends_green() {
+    let server = Server::answering(response).await.unwrap();
+    let settings = format!(
+        "_version = 1\n[run.model]\nname = 'm'\nprovider = 'local'\n[providers.local]\nkind = 'openai-compatible'\nbase_url = '{}'\n",
+        server.base_url()
+    );
+    let all: Vec<_> = SET_UPS.split("\n## ").skip(1).map(SetUp::read).collect();
+    assert!(all.len() > 60, "{}", all.len());
+    let next = Mutex::new(all.iter());
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(set_up) = { next.lock().unwrap().next() } {
+                    let complaints = complaints(set_up, &settings);
+                    wrong.lock().unwrap().extend(complaints);
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
+
+/// A stage that fails, in workflows that handle it in different ways; killed and resumed too.
+#[test]
+fn handled_failures_end_as_they_must_also_after_a_kill() {
+    let cases = [
+        ("plain", "a -> exit", "", 1),
+        ("continue", "a -> exit", ", on_failure=continue", 0),
+        ("stop", "a -> exit", ", on_failure=stop", 1),
+        ("partial", "a -> exit", ", allow_partial=true", 0),
+        ("status", "a -> exit", ", auto_status=true", 0),
+        (
+            "edge",
+            "a -> b [condition=\"outcome=fail\"]; b -> exit; b [shape=parallelogram, script=true]",
+            "",
+            0,
+        ),
+        ("edge of success", "a -> exit [condition=\"outcome=success\"]", "", 1),
+        ("graph", "a -> exit; graph [on_failure=continue]", "", 0),
+        ("graph stop", "a -> exit; graph [on_failure=stop]", "", 1),
+        ("conditional", "a -> d; d [shape=diamond]; d -> exit [condition=\"outcome=fail\"]", "", 0),
+    ];
+    for (name, edges, attributes, exit) in cases {
+        let source = format!(
+            "digraph {{ start -> a; {edges}
+            a [shape=parallelogram{attributes}, script=\"touch began; until test -e go; do sleep 0.01; done; exit 5\"] }}"
+        );
+        let project = Project::with(&[("w.fabro", &source)]);
+        let mut killed = project.command(&["run", "w.fabro", "--quiet"]).spawn().unwrap();
+        while !project.path().join("began").exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        project.write("go", b"");
+        let resumed = project.run(&["resume", "latest"]);
+        assert!(resumed.starts_with(&format!("exit {exit}\n")), "{name}: {resumed}");
+        assert_eq!(project.exit(&["run", "w.fabro", "--quiet"]), exit, "{name}, without a kill");
+        let causes = project.run(&["ps"]).matches("exit code 5").count();
+        assert_eq!(causes, if exit == 0 { 0 } else { 2 }, "{name}");
+    }
+}

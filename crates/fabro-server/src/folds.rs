@@ -1,0 +1,428 @@
+//! The runs that pages show, folded once for all readers. A request reads only the events that are new, and keeps
+//! none of them: memory is bounded by the number of runs and of their stages.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use fabro_engine::RunState;
+use fabro_events::{CreatedRun, Event, EventBody};
+use fabro_graph::Workflow;
+use fabro_inspect::{
+    Activity, EdgeTaken, Inspect, ReportError, RunFold, StageChange, StageKey, StageRow,
+};
+use fabro_run::{Bundle, Gate, gate_names, gates_of_family, holding_stages, is_driven, now_ms};
+use fabro_store::{Inbox as _, Message, RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_types::{RunId, RunStatus};
+
+use crate::problem::Problem;
+
+/// How many runs are kept.
+const MAX_RUNS: usize = 16;
+
+/// How many stages all kept runs have together, unless one run alone has more.
+const MAX_STAGES: usize = 40_000;
+
+/// How many events are read from the store at a time.
+const PAGE: usize = 512;
+
+/// How long the times of a running run are good, in milliseconds.
+const FRESH_MS: i64 = 1_000;
+
+/// A run at one of its events.
+pub(crate) struct View {
+    /// The run, with the times of now if it is running.
+    pub(crate) run: Inspect,
+    /// Its last event.
+    pub(crate) seq: u64,
+    /// How it was created.
+    pub(crate) created: Arc<CreatedRun>,
+    /// Its workflow; `None` when it cannot be read: the stages are in the log.
+    pub(crate) workflow: Option<Arc<Workflow>>,
+    /// How often each edge was taken.
+    pub(crate) edges: Vec<(EdgeTaken, u64)>,
+    /// What the running stages do, by their full names.
+    pub(crate) activities: Vec<(String, Activity)>,
+    /// The commits of stages.
+    pub(crate) changes: Vec<StageChange>,
+    /// Its last commit in its git worktree; `None` without one.
+    pub(crate) head: Option<String>,
+    /// What rewinds took back, as the rewind's place and the last place that counts before it.
+    pub(crate) rewinds: Arc<[(u64, u64)]>,
+    /// What all readers of this view see alike, made by the first of them.
+    pub(crate) fragments: OnceLock<Fragments>,
+    driven: bool,
+    made_ms: i64,
+}
+
+/// Parts of the page of a run.
+pub(crate) struct Fragments {
+    pub(crate) overview: String,
+    pub(crate) graph: Option<String>,
+    pub(crate) timeline: String,
+}
+
+impl View {
+    /// Whether no rewind took the event back.
+    pub(crate) fn counts(&self, seq: u64) -> bool {
+        counts(&self.rewinds, seq)
+    }
+}
+
+fn counts(rewinds: &[(u64, u64)], seq: u64) -> bool {
+    !rewinds.iter().any(|(at, from)| *from < seq && seq < *at)
+}
+
+/// A run as far as it was read.
+struct Kept {
+    /// `None` once the run has ended: its view is enough until something follows.
+    fold: Option<RunFold>,
+    seq: u64,
+    rewinds: Vec<(u64, u64)>,
+    workflow: Option<Arc<Workflow>>,
+    /// The workflow was looked for; it may not be readable.
+    has_looked: bool,
+    view: Option<Arc<View>>,
+}
+
+impl Kept {
+    fn new(run: RunId) -> Self {
+        let fold = Some(RunFold::for_list(run));
+        Self { fold, seq: 0, rewinds: Vec::new(), workflow: None, has_looked: false, view: None }
+    }
+}
+
+impl Kept {
+    /// The same run from its beginning.
+    fn begin_again(&mut self, run: RunId) {
+        let rewinds = std::mem::take(&mut self.rewinds);
+        let workflow = self.workflow.take();
+        *self = Self { rewinds, workflow, has_looked: self.has_looked, ..Self::new(run) };
+    }
+
+    fn stages(&self) -> usize {
+        let of_view = self.view.as_ref().map_or(0, |view| view.run.stages.len());
+        of_view + self.fold.as_ref().map_or(0, RunFold::stages)
+    }
+}
+
+type Shared = Arc<tokio::sync::Mutex<Kept>>;
+
+/// A gate that waits, in the family of a run.
+#[derive(Clone)]
+pub(crate) struct OpenGate {
+    /// What it is called in an answer.
+    pub(crate) name: String,
+    pub(crate) gate: Gate,
+    /// The answer that its run takes when it is driven again: no other can be given.
+    pub(crate) answered: Option<GivenAnswer>,
+}
+
+/// An answer that no driver has taken yet.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenAnswer {
+    pub(crate) choice: String,
+    pub(crate) source: String,
+}
+
+/// A run's own gates, for the list of all runs.
+struct Waiting {
+    seq: u64,
+    gates: Vec<Gate>,
+    state: RunState,
+}
+
+/// The folds of the runs that are looked at.
+pub(crate) struct Folds {
+    store: Arc<SqliteStore>,
+    /// The one that was used last is the last one.
+    kept: Mutex<Vec<(RunId, Shared)>>,
+    waiting: Mutex<HashMap<RunId, Arc<Waiting>>>,
+}
+
+impl Folds {
+    pub(crate) fn new(store: Arc<SqliteStore>) -> Self {
+        Self { store, kept: Mutex::default(), waiting: Mutex::default() }
+    }
+
+    /// The run as it is now.
+    pub(crate) async fn view(&self, run: RunId) -> Result<Arc<View>, Problem> {
+        let shared = self.shared(run);
+        // Readers of one run wait for the first of them, and take what it made.
+        let mut kept = shared.lock().await;
+        self.update(run, &mut kept).await?;
+        let driven = is_driven(&*self.store, run).await?;
+        let now = now_ms();
+        if let Some(view) = &kept.view
+            && view.seq == kept.seq
+            && (view.run.status.is_final() || view.driven == driven)
+            && (view.run.status != RunStatus::Running || now - view.made_ms < FRESH_MS)
+        {
+            return Ok(Arc::clone(view));
+        }
+        let Some(fold) = &kept.fold else { return Err(ReportError::Empty.into()) };
+        let mut report = fold.report(driven)?;
+        if report.status == RunStatus::Running {
+            report.until(now);
+        }
+        let created = Arc::clone(fold.created().ok_or(ReportError::Empty)?);
+        let workflow = if kept.has_looked {
+            kept.workflow.clone()
+        } else {
+            workflow(&self.store, &created).map(Arc::new)
+        };
+        let head = created.worktree.as_ref().map(|worktree| {
+            let head = fold.state().worktrees.head(fabro_engine::MAIN);
+            head.map_or_else(|| worktree.base.clone(), ToString::to_string)
+        });
+        let view = Arc::new(View {
+            run: report,
+            seq: kept.seq,
+            workflow: workflow.clone(),
+            edges: fold.edges().iter().map(|(edge, count)| (edge.clone(), *count)).collect(),
+            activities: fold.activities(),
+            changes: fold.changes().to_vec(),
+            head,
+            rewinds: kept.rewinds.as_slice().into(),
+            created,
+            fragments: OnceLock::new(),
+            driven,
+            made_ms: now,
+        });
+        kept.workflow = workflow;
+        kept.has_looked = true;
+        kept.view = Some(Arc::clone(&view));
+        if view.run.status.is_final() {
+            kept.fold = None;
+        }
+        let stages = kept.stages();
+        drop(kept);
+        self.trim(run, stages);
+        Ok(view)
+    }
+
+    /// The gates of a run and of its sub-workflows, those included whose answer waits for a driver.
+    pub(crate) async fn gates(&self, run: RunId) -> Result<Vec<OpenGate>, Problem> {
+        let mut members = Vec::new();
+        for member in self.store.family(run).await? {
+            members.push(self.waiting(member).await?);
+        }
+        let states: Vec<&RunState> = members.iter().map(|it| &it.state).collect();
+        let within = holding_stages(run, &states);
+        let pairs = within.into_iter().zip(&members);
+        let of_members = pairs.filter_map(|(within, it)| Some((within?, it.gates.clone())));
+        let gates = gates_of_family(of_members.collect());
+        let mut answers: HashMap<RunId, Vec<Message>> = HashMap::new();
+        let mut open = Vec::new();
+        for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
+            let messages = match answers.entry(gate.run) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    let pending = self.store.pending(gate.run).await?;
+                    place.insert(pending.into_iter().map(|(_, message)| message).collect())
+                }
+            };
+            let given = messages.iter().find_map(|message| given(message, &gate));
+            open.push(OpenGate { name, gate, answered: given });
+        }
+        Ok(open)
+    }
+
+    /// Forgets the gates of runs that are not in this list.
+    pub(crate) fn keep_gates_of(&self, is_kept: impl Fn(RunId) -> bool) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|run, _| is_kept(*run));
+    }
+
+    async fn waiting(&self, run: RunId) -> Result<Arc<Waiting>, Problem> {
+        let last = self.store.last_seq(run).await?;
+        let known = {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.get(&run).filter(|it| it.seq == last).cloned()
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let shared = self.shared(run);
+        let mut kept = shared.lock().await;
+        self.update(run, &mut kept).await?;
+        if kept.fold.is_none() {
+            kept.begin_again(run);
+            self.update(run, &mut kept).await?;
+        }
+        let Some(fold) = &kept.fold else { return Err(ReportError::Empty.into()) };
+        let mut state = fold.state().clone();
+        state.forget_values();
+        let waiting = Arc::new(Waiting { seq: kept.seq, gates: fold.gates(), state });
+        let stages = kept.stages();
+        drop(kept);
+        self.trim(run, stages);
+        let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(run, Arc::clone(&waiting));
+        Ok(waiting)
+    }
+
+    /// The events of a stage that count, after the first one of the run, and the one of its line that follows
+    /// when it ended there.
+    pub(crate) async fn stage_events(
+        &self,
+        view: &View,
+        row: &StageRow,
+    ) -> Result<Vec<Event>, StoreError> {
+        let run = view.run.id;
+        let key = row.key();
+        let mut events = self.store.read(run, 0, 1).await?;
+        // What ends a line is the next event of it.
+        let mut seeks_end = row.ended_at.is_some() && row.edge.is_none();
+        let mut after = row.first_seq.saturating_sub(1);
+        while after < row.last_seq || seeks_end {
+            let page = self.store.read(run, after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for event in page {
+                let is_later = event.seq > row.last_seq;
+                if !view.counts(event.seq) || is_later && !seeks_end {
+                    continue;
+                }
+                let is_own = StageKey::of(&event).as_ref() == Some(&key);
+                let ends = is_later && event.entry.branch == key.branch;
+                if event.seq > 1 && (is_own && !is_later || ends) {
+                    events.push(event);
+                }
+                seeks_end &= !ends;
+            }
+        }
+        Ok(events)
+    }
+
+    /// The run as it was at the end of a stage, with all values; without a stage, as it is now. No event is kept.
+    pub(crate) async fn state_after(
+        &self,
+        view: &View,
+        row: Option<&StageRow>,
+    ) -> Result<RunState, Problem> {
+        let run = view.run.id;
+        let key = row.map(StageRow::key);
+        let until = row.map_or(view.seq, |row| row.last_seq);
+        let mut state = RunState::new(run);
+        let mut has_ended = false;
+        let mut after = 0;
+        while after < until && !has_ended {
+            let page = self.store.read(run, after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for event in page.iter().filter(|event| event.seq <= until && view.counts(event.seq)) {
+                state.apply(event);
+                let is_end = matches!(
+                    event.entry.body,
+                    EventBody::StageCompleted(_) | EventBody::StageFailed(_)
+                );
+                let is_of_row = row.is_some_and(|row| event.seq >= row.first_seq);
+                if is_end && is_of_row && StageKey::of(event) == key {
+                    has_ended = true;
+                    break;
+                }
+            }
+        }
+        if let Some(row) = row.filter(|_| !has_ended) {
+            return Err(ReportError::NotEnded { stage: row.name() }.into());
+        }
+        Ok(state)
+    }
+
+    fn shared(&self, run: RunId) -> Shared {
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = all.iter().position(|(id, _)| *id == run).map(|at| all.remove(at));
+        let entry =
+            found.unwrap_or_else(|| (run, Arc::new(tokio::sync::Mutex::new(Kept::new(run)))));
+        let shared = Arc::clone(&entry.1);
+        all.push(entry);
+        if all.len() > MAX_RUNS {
+            all.remove(0);
+        }
+        shared
+    }
+
+    /// Forgets the runs that were used longest ago when there are too many stages.
+    fn trim(&self, run: RunId, stages: usize) {
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = stages;
+        let mut keep = Vec::new();
+        for (id, shared) in all.drain(..).rev() {
+            if id != run {
+                // One that is being read is counted when that is done.
+                count += shared.try_lock().map_or(0, |kept| kept.stages());
+            }
+            if id == run || count <= MAX_STAGES {
+                keep.push((id, shared));
+            }
+        }
+        keep.reverse();
+        *all = keep;
+    }
+
+    /// Reads what was committed since.
+    async fn update(&self, run: RunId, kept: &mut Kept) -> Result<(), StoreError> {
+        let last = self.store.last_seq(run).await?;
+        if last == kept.seq && last > 0 {
+            return Ok(());
+        }
+        if last < kept.seq {
+            // It was removed, and another one has its id.
+            *kept = Kept::new(run);
+        } else if kept.fold.is_none() {
+            kept.begin_again(run);
+        }
+        loop {
+            let page = self.store.read(run, kept.seq, PAGE).await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for event in page {
+                let rewind = rewind(&event);
+                if let Some(rewind) = rewind.filter(|it| !kept.rewinds.contains(it)) {
+                    kept.rewinds.push(rewind);
+                    kept.begin_again(run);
+                    break;
+                }
+                kept.seq = event.seq;
+                if counts(&kept.rewinds, event.seq)
+                    && let Some(fold) = &mut kept.fold
+                {
+                    fold.apply(&event);
+                }
+            }
+            if kept.seq >= last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The place of a rewind, and the last place before it that counts.
+fn rewind(event: &Event) -> Option<(u64, u64)> {
+    match &event.entry.body {
+        EventBody::CheckpointForked(point) if point.in_place => Some((event.seq, point.from_seq)),
+        _ => None,
+    }
+}
+
+/// The answer that a message gives to a gate.
+pub(crate) fn given(message: &Message, of: &Gate) -> Option<GivenAnswer> {
+    match message {
+        Message::Answer { node, visit, branch, choice, source }
+            if *node == *of.node
+                && *visit == of.visit
+                && branch.as_deref() == of.branch.as_deref() =>
+        {
+            Some(GivenAnswer { choice: choice.clone(), source: source.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// The workflow of a run; `None` when it cannot be read.
+fn workflow(store: &SqliteStore, created: &CreatedRun) -> Option<Workflow> {
+    let bundle = Bundle::load(store, &created.bundle).ok()?;
+    Some(bundle.plan().ok()?.workflow().clone())
+}

@@ -1,0 +1,233 @@
+//! Parts of a run that are read when they are looked at: what stages changed in its git worktree, the files that
+//! they left, what it cost.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{self, State};
+use axum::response::Response;
+use fabro_engine::read_all;
+use fabro_events::{Event, EventBody};
+use fabro_inspect::{ArtifactRow, CostSum, StageKey, list_artifacts};
+use fabro_page::{Links, artifacts, cost, patch as patch_html};
+use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_store::Runs as _;
+use fabro_types::RunId;
+
+use super::{Frame, RunHead, Section, Tab, for_caller, render, stream};
+use crate::actions::ServerConfig;
+use crate::app::App;
+use crate::auth::{Caller, Role};
+use crate::folds::View;
+use crate::problem::Problem;
+
+/// The most stages that are listed above the changes.
+const STAGES: usize = 100;
+
+/// How often these parts are read again while the run continues, in milliseconds.
+const PACE: u32 = 3_000;
+
+#[derive(Template)]
+#[template(path = "part.html")]
+struct Page {
+    frame: Frame,
+    head: RunHead,
+    name: &'static str,
+    nothing: &'static str,
+    html: String,
+}
+
+async fn of_run(
+    app: &App,
+    role: Role,
+    run: &str,
+    tab: Tab,
+    name: &'static str,
+    make: impl AsyncFnOnce(&View) -> Result<(String, &'static str), Problem>,
+) -> Result<String, Problem> {
+    let id = app.actions.find(run).await?;
+    let view = app.folds.view(id).await?;
+    let has_children = app.actions.store.family(id).await?.len() > 1;
+    let (html, nothing) = make(&view).await?;
+    let frame = Frame::new(&format!("{name} · {}", view.run.workflow), role, Section::Runs);
+    render(&Page {
+        frame: Frame { stream: stream(&view, has_children), pace: PACE, ..frame },
+        head: RunHead::new(&view, tab),
+        name,
+        nothing,
+        html,
+    })
+}
+
+#[derive(Template)]
+#[template(
+    source = "{% if !stages.is_empty() %}<p class=\"links\">{% for (link, name) in stages %}<a href=\"{{ link }}\">{{ fabro_types::clean(name) }}</a> {% endfor %}{% if left_out > 0 %}<span class=\"dim\">and {{ left_out }} earlier stages</span>{% endif %}</p>{% endif %}{{ patch|safe }}",
+    ext = "html"
+)]
+struct Changes {
+    /// The stages that changed files.
+    stages: Vec<(String, String)>,
+    left_out: usize,
+    patch: String,
+}
+
+pub(super) async fn changes(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
+    run: Result<extract::Path<String>, PathRejection>,
+) -> Response {
+    for_caller(caller, async |role| {
+        let extract::Path(run) = run?;
+        of_run(&app, role, &run, Tab::Changes, "Changes", async |view| {
+            if view.created.worktree.is_none() {
+                return Ok((
+                    String::new(),
+                    "The run has no git worktree: its changes were not recorded.",
+                ));
+            }
+            let patch = match changed(view, None).await {
+                Ok(bytes) => bytes.map(|bytes| patch_html(&bytes)).unwrap_or_default(),
+                Err(text) => render(&Note { text: &text })?,
+            };
+            let links = Links::Server(format!("/runs/{}", view.run.id));
+            let stage = |name: &String| (links.stage(name), name.clone());
+            let stages =
+                view.changes.iter().rev().take(STAGES).map(|it| stage(&it.stage)).collect();
+            let left_out = view.changes.len().saturating_sub(STAGES);
+            if patch.is_empty() {
+                return Ok((String::new(), "No file is changed."));
+            }
+            Ok((render(&Changes { stages, left_out, patch })?, ""))
+        })
+        .await
+    })
+    .await
+}
+
+pub(super) async fn artifact_list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
+    run: Result<extract::Path<String>, PathRejection>,
+) -> Response {
+    for_caller(caller, async |role| {
+        let extract::Path(run) = run?;
+        of_run(&app, role, &run, Tab::Artifacts, "Artifacts", async |view| {
+            let store = &*app.actions.store;
+            let id = view.run.id;
+            let files = list_artifacts(store, &store.runs_dir(), id, None).await?;
+            let files: Vec<&ArtifactRow> = files.iter().collect();
+            let links = Links::Server(format!("/runs/{id}"));
+            let html =
+                if files.is_empty() { String::new() } else { artifacts(&files, true, &links) };
+            Ok((html, "No stage has left a file that was kept."))
+        })
+        .await
+    })
+    .await
+}
+
+pub(super) async fn costs(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
+    run: Result<extract::Path<String>, PathRejection>,
+) -> Response {
+    for_caller(caller, async |role| {
+        let extract::Path(run) = run?;
+        of_run(&app, role, &run, Tab::Cost, "Cost", async |view| {
+            Ok((spent(&app, view.run.id).await?, "No stage has used a model."))
+        })
+        .await
+    })
+    .await
+}
+
+#[derive(Template)]
+#[template(source = "<p class=\"box part\">{{ fabro_types::clean(text) }}</p>", ext = "html")]
+struct Note<'a> {
+    text: &'a str,
+}
+
+/// What the run and its sub-workflows spent on models; empty for nothing.
+async fn spent(app: &App, run: RunId) -> Result<String, Problem> {
+    let ServerConfig { project, user_file, home, .. } = &app.actions.config;
+    let settings = fabro_config::settings(project, user_file.as_deref(), home.as_deref());
+    let settings = match settings {
+        Ok((settings, _)) => settings,
+        Err(error) => return render(&Note { text: &format!("No prices: {error}") }),
+    };
+    let store = &*app.actions.store;
+    let mut logs = Vec::new();
+    for member in store.family(run).await? {
+        logs.push(read_all(store, member).await?);
+    }
+    let catalog = fabro_run::catalog(&settings.models);
+    let is_free = |model: &str| {
+        let known = catalog.same_model(model);
+        known.is_some_and(|it| it.cost.input_cost == Some(0.0) && it.cost.output_cost == Some(0.0))
+    };
+    let mut sum = CostSum::default();
+    sum.add(run, &logs, &is_free);
+    let report = sum.finish();
+    let links = Links::Server(format!("/runs/{run}"));
+    let is_any = report.total.turns > 0 || !report.models.is_empty();
+    Ok(if is_any { cost(&report, &run.to_string(), &links) } else { String::new() })
+}
+
+/// What a run or a stage changed in the git worktree of the run, or why it cannot be read.
+pub(super) async fn changed(view: &View, stage: Option<&str>) -> Result<Option<Vec<u8>>, String> {
+    let (Some(worktree), Some(head)) = (&view.created.worktree, &view.head) else {
+        return Ok(None);
+    };
+    let (from, to) = match stage {
+        None => (&worktree.base, head),
+        Some(name) => match view.changes.iter().rfind(|change| change.stage == name) {
+            Some(change) => (&change.from, &change.to),
+            None => return Ok(None),
+        },
+    };
+    if from == to {
+        return Ok(None);
+    }
+    let repository = Path::new(&worktree.repository);
+    match patch(repository, from, to, PatchStyle::Patch).await {
+        Ok(patch) => Ok(Some(patch)),
+        Err(error) => {
+            let run = view.run.id;
+            let repository = repository.display();
+            Err(format!("the commits of run {run} cannot be read in {repository}: {error}"))
+        }
+    }
+}
+
+/// The artifacts that a stage left, from its events.
+pub(super) fn stage_artifacts(app: &App, view: &View, events: &[&Event]) -> Vec<ArtifactRow> {
+    let run = view.run.id;
+    let dir = app.actions.store.runs_dir().join(run.to_string());
+    let mut rows: Vec<ArtifactRow> = Vec::new();
+    for event in events {
+        let (EventBody::ArtifactCaptured(artifact), Some(stage)) =
+            (&event.entry.body, StageKey::of(event))
+        else {
+            continue;
+        };
+        // A later one has the place of an earlier one.
+        rows.retain(|row| *row.below != *artifact.file);
+        rows.push(ArtifactRow {
+            run,
+            stage: stage.full_name(),
+            attempt: artifact.attempt,
+            path: artifact.path.clone(),
+            size: artifact.size,
+            media_type: artifact.media_type.clone(),
+            sha256: artifact.sha256.clone(),
+            file: dir.join(&*artifact.file),
+            ts_ms: event.ts_ms,
+            below: artifact.file.to_string(),
+            above: None,
+        });
+    }
+    rows
+}

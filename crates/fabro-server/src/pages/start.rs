@@ -1,0 +1,186 @@
+//! Starting a run of a workflow of the project.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use fabro_run::{StartForm, new_run_id, start_form};
+use fabro_types::{Diagnostic, LineIndex, Severity, one_line};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::{Frame, Section, for_caller, render};
+use crate::actions::ServerConfig;
+use crate::app::App;
+use crate::auth::{Caller, Role, permitted};
+use crate::problem::Problem;
+
+/// The longest goal in the list, in characters.
+const GOAL: usize = 160;
+
+/// The most findings of a workflow.
+const FINDINGS: usize = 50;
+
+/// The longest line of a workflow that is shown, in characters.
+const LINE: usize = 200;
+
+struct Workflow {
+    name: String,
+    link: String,
+    goal: String,
+    inputs: String,
+    errors: usize,
+    warnings: usize,
+    unreadable: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "start_list.html")]
+struct List {
+    frame: Frame,
+    workflows: Vec<Workflow>,
+}
+
+struct Input {
+    name: String,
+    value: String,
+    is_json: bool,
+    is_long: bool,
+    options: Option<[&'static str; 2]>,
+}
+
+struct Finding {
+    class: &'static str,
+    rule: &'static str,
+    message: String,
+    line: usize,
+    column: usize,
+    source: String,
+    underline: String,
+    fix: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "start.html")]
+struct Page<'a> {
+    frame: Frame,
+    name: &'a str,
+    file: String,
+    findings: Vec<Finding>,
+    left_out: usize,
+    is_valid: bool,
+    /// A repeated request with the same key starts no second run.
+    key: String,
+    goal: String,
+    inputs: Vec<Input>,
+}
+
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
+) -> Response {
+    for_caller(caller, async |role| {
+        permitted(role, Role::Admin)?;
+        let names = app.actions.workflows();
+        let workflow = |name: String| {
+            let form = form_of(&app, &name);
+            let count = |severity| {
+                let all = form.iter().flat_map(|form| &form.findings);
+                all.filter(|it| it.severity == severity).count()
+            };
+            let names = form.iter().flat_map(|form| form.inputs.keys());
+            Workflow {
+                link: format!("/start/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC)),
+                goal: form
+                    .as_ref()
+                    .ok()
+                    .and_then(|it| it.goal.as_deref())
+                    .map_or_else(String::new, |it| one_line(it, GOAL)),
+                inputs: one_line(&names.cloned().collect::<Vec<_>>().join(", "), GOAL),
+                errors: count(Severity::Error),
+                warnings: count(Severity::Warning),
+                unreadable: form.as_ref().err().map(|problem| problem.detail.clone()),
+                name,
+            }
+        };
+        render(&List {
+            frame: Frame::new("Start a run", role, Section::Start),
+            workflows: names.into_iter().map(workflow).collect(),
+        })
+    })
+    .await
+}
+
+pub(super) async fn page(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Response {
+    for_caller(caller, async |role| {
+        permitted(role, Role::Admin)?;
+        let Path(name) = name?;
+        let form = form_of(&app, &name)?;
+        let lines = LineIndex::new(&form.source);
+        let is_valid = form.findings.iter().all(|it| it.severity != Severity::Error);
+        // Errors first: a workflow that has them cannot be started.
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            form.findings.iter().partition(|it| it.severity == Severity::Error);
+        let shown = errors.into_iter().chain(warnings);
+        render(&Page {
+            frame: Frame::new(&format!("Start {name}"), role, Section::Start),
+            name: &name,
+            file: form.file.display().to_string(),
+            findings: shown.take(FINDINGS).map(|it| finding(it, &lines)).collect(),
+            left_out: form.findings.len().saturating_sub(FINDINGS),
+            is_valid,
+            key: new_run_id().to_string(),
+            goal: form.goal.unwrap_or_default(),
+            inputs: form.inputs.into_iter().map(|(name, value)| input(name, value)).collect(),
+        })
+    })
+    .await
+}
+
+fn form_of(app: &App, name: &str) -> Result<StartForm, Problem> {
+    let ServerConfig { project, user_file, home, .. } = &app.actions.config;
+    let home = home.as_deref();
+    let target = app.actions.workflow(name)?;
+    let (settings, _) = fabro_config::settings(project, user_file.as_deref(), home)?;
+    Ok(start_form(&target, &settings, project, home)?)
+}
+
+fn input(name: String, value: Option<Value>) -> Input {
+    let options = matches!(value, Some(Value::Bool(_))).then_some(["true", "false"]);
+    // A value without a default is read as on the command line: JSON where it reads as that.
+    let is_json = !matches!(value, Some(Value::String(_)));
+    let value = match value {
+        None => String::new(),
+        Some(Value::String(text)) => text,
+        Some(value @ (Value::Array(_) | Value::Object(_))) => format!("{value:#}"),
+        Some(value) => value.to_string(),
+    };
+    let is_long = value.contains('\n') || value.len() > 100;
+    Input { name, value, is_json, is_long, options }
+}
+
+fn finding(of: &Diagnostic, lines: &LineIndex<'_>) -> Finding {
+    let start = lines.position(of.span.start);
+    let end = lines.position(of.span.end);
+    let source: String = lines.line(start.line).chars().take(LINE).collect();
+    let width = if end.line == start.line { end.column.saturating_sub(start.column) } else { 1 };
+    let width = width.clamp(1, LINE.saturating_sub(start.column).max(1));
+    Finding {
+        class: if of.severity == Severity::Error { "bad" } else { "part" },
+        rule: of.rule,
+        message: of.message.clone(),
+        line: start.line,
+        column: start.column,
+        // Tabs would move what is below.
+        source: source.replace('\t', " "),
+        underline: format!("{}{}", " ".repeat(start.column.min(LINE) - 1), "^".repeat(width)),
+        fix: of.fix.clone(),
+    }
+}
