@@ -19,7 +19,8 @@ const WORKFLOW: &str = r#"digraph W {
 const CHILD: &str =
     "digraph C { start -> x -> exit; x [shape=parallelogram, script=\"echo child\"] }";
 const MODEL: &str = r#"{"write": [
-    {"text": "looking", "tool_calls": [{"name": "shell", "arguments": {"command": "echo hi"}}]},
+    {"text": "looking", "tool_calls": [{"name": "shell", "arguments": {"command": "echo hi"}}],
+        "usage": {"input_tokens": 8, "output_tokens": 2}},
     {"text": "done", "usage": {"input_tokens": 10, "output_tokens": 3}}
 ]}"#;
 

@@ -130,8 +130,8 @@ fn runs_are_changed_as_by_the_command_line() {
         assert_eq!(refused.problem(), "412 run_changed", "{change}");
     }
     let long = format!("Idempotency-Key: {}", "x".repeat(256));
-    let malformed = server.send_with("POST", &run("/resume"), &[&stale, &long], "{}");
-    assert_eq!(malformed.problem(), "422 input_invalid", "the form of a request comes first");
+    let invalid = server.send_with("POST", &run("/resume"), &[&stale, &long], "{}");
+    assert_eq!(invalid.problem(), "422 input_invalid", "the form of a request comes first");
     let weak = server.send_with("POST", &run("/cancel"), &["If-Match: W/\"9\""], "{}");
     assert_eq!(weak.problem(), "412 run_changed");
     server.post(&run("/resume"), &json!({}));
