@@ -23,8 +23,15 @@ const MOST_STAGES: usize = 3;
 /// A stage for which no model or agent is available.
 pub(crate) struct UnavailableStage {
     pub(crate) failure: StageFailure,
+    /// What was used since the last request that is recorded.
+    pub(crate) used: Usage,
+}
+
+impl UnavailableStage {
     /// Requests to a model that failed since the last one that is recorded.
-    pub(crate) failed_turns: u32,
+    pub(crate) fn failed_turns(&self) -> u32 {
+        self.used.requests()
+    }
 }
 
 impl Machine {
@@ -46,13 +53,13 @@ impl Machine {
         if retries || !pauses(&self.plan, ix, is_branch) {
             return Ok(None);
         }
-        let used = finished.outcome.usage.as_ref().map_or(0, Usage::requests);
-        let recorded = self.running_stage(&key.branch)?.spent.requests();
+        let recorded = &self.running_stage(&key.branch)?.spent;
+        let used = finished.outcome.usage.as_ref().map(|usage| usage.without(recorded));
         let branch = is_branch.then(|| Arc::clone(&key.branch));
         let node = Arc::clone(&key.node);
         Ok(Some(UnavailableStage {
             failure: StageFailure { node, visit: key.visit, branch, failure },
-            failed_turns: used.saturating_sub(recorded),
+            used: used.unwrap_or_default(),
         }))
     }
 }
