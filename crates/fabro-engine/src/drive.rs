@@ -237,9 +237,11 @@ impl Driver {
             let gates = waits.map(|(key, _)| Arc::clone(&key.node)).collect();
             let stages = &self.unavailable;
             let unavailable = stages.values().map(|stage| stage.failure.clone()).collect();
-            let turns = stages.iter().map(|(key, it)| (Arc::clone(&key.branch), it.failed_turns));
+            let turns = stages.iter().map(|(key, it)| (Arc::clone(&key.branch), it.failed_turns()));
             let failed_turns = turns.filter(|(_, turns)| *turns > 0).collect();
-            self.decide(Input::Idle { gates, unavailable, failed_turns }).await;
+            let used = stages.iter().map(|(key, it)| (Arc::clone(&key.branch), it.used.clone()));
+            let used = used.filter(|(_, used)| !used.is_nothing()).collect();
+            self.decide(Input::Idle { gates, unavailable, failed_turns, used }).await;
         }
         self.commit().await
     }

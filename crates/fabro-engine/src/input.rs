@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_events::{EndedByParent, Event, Note, StageFailure};
-use fabro_types::{BlobRef, Failure, Outcome};
+use fabro_types::{BlobRef, Failure, Outcome, Usage};
 use serde_json::Value;
 
 use crate::NewBlob;
@@ -62,6 +62,8 @@ pub enum Input {
         unavailable: Vec<StageFailure>,
         /// How many requests to models failed for them, by line.
         failed_turns: BTreeMap<Arc<str>, u32>,
+        /// What these requests used, by line.
+        used: BTreeMap<Arc<str>, Usage>,
     },
     /// The run is canceled.
     Cancel {

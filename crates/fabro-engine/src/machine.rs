@@ -10,7 +10,7 @@ use fabro_events::{
 };
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::NodeSpec;
-use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status};
+use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status, Usage};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
@@ -163,8 +163,8 @@ impl Machine {
                     self.fan_out(&branch)?;
                 }
             }
-            Input::Idle { gates, unavailable, failed_turns } => {
-                self.pause(gates, unavailable, failed_turns);
+            Input::Idle { gates, unavailable, failed_turns, used } => {
+                self.pause(gates, unavailable, failed_turns, used);
             }
             Input::Cancel { reason, by_parent } => {
                 self.emit(MAIN, EventBody::RunCanceled { reason, by_parent });
@@ -432,6 +432,7 @@ impl Machine {
         gates: Vec<Arc<str>>,
         unavailable: Vec<StageFailure>,
         failed_turns: BTreeMap<Arc<str>, u32>,
+        used: BTreeMap<Arc<str>, Usage>,
     ) {
         let (reason, message) = if !unavailable.is_empty() {
             (PauseReason::Unavailable, pause_rule::message(&unavailable))
@@ -441,7 +442,7 @@ impl Machine {
             let names: Vec<_> = gates.iter().map(|gate| self.gate_name(gate)).collect();
             (PauseReason::Human, format!("waiting for an answer to {}", names.join(", ")))
         };
-        let body = EventBody::RunPaused { reason, message, gates, unavailable, failed_turns };
+        let body = EventBody::RunPaused { reason, message, gates, unavailable, failed_turns, used };
         self.emit(MAIN, body);
     }
 

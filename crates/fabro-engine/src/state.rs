@@ -183,8 +183,11 @@ impl RunState {
             EventBody::RunCreated(created) => self.create(created),
             EventBody::RunStarted {} => self.phase = Phase::Running,
             EventBody::RunResumed { max_cost } => self.resumed(*max_cost),
-            EventBody::RunPaused { reason, unavailable, failed_turns, .. } => {
+            EventBody::RunPaused { reason, unavailable, failed_turns, used, .. } => {
                 self.phase = Phase::Paused(*reason);
+                for used in used.values() {
+                    self.usage.add(used);
+                }
                 for (line, turns) in failed_turns {
                     self.line_mut(line)?.count_failed_turns(*turns);
                 }

@@ -14,8 +14,15 @@ use crate::pause_rule::pauses;
 /// A stage for which no model or agent is available.
 pub(crate) struct UnavailableStage {
     pub(crate) failure: StageFailure,
+    /// What was used since the last request that is recorded.
+    pub(crate) used: Usage,
+}
+
+impl UnavailableStage {
     /// Requests to a model that failed since the last one that is recorded.
-    pub(crate) failed_turns: u32,
+    pub(crate) fn failed_turns(&self) -> u32 {
+        self.used.requests()
+    }
 }
 
 impl Machine {
@@ -37,13 +44,13 @@ impl Machine {
         if retries || !pauses(&self.plan, ix, is_branch) {
             return Ok(None);
         }
-        let used = finished.outcome.usage.as_ref().map_or(0, Usage::requests);
-        let recorded = self.running_stage(&key.branch)?.spent.requests();
+        let recorded = &self.running_stage(&key.branch)?.spent;
+        let used = finished.outcome.usage.as_ref().map(|usage| usage.without(recorded));
         let branch = is_branch.then(|| Arc::clone(&key.branch));
         let node = Arc::clone(&key.node);
         Ok(Some(UnavailableStage {
             failure: StageFailure { node, visit: key.visit, branch, failure },
-            failed_turns: used.saturating_sub(recorded),
+            used: used.unwrap_or_default(),
         }))
     }
 }

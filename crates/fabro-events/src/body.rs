@@ -45,6 +45,9 @@ pub enum EventBody {
         /// name. A model script does not give these turns again.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         failed_turns: BTreeMap<Arc<str>, u32>,
+        /// What these requests used, by branch. It is part of no stage's own usage.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        used: BTreeMap<Arc<str>, Usage>,
     },
     /// The exit was reached.
     #[serde(rename = "run.completed")]

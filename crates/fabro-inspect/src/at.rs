@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_engine::checkpoint::{StageName, meant};
-use fabro_events::{Event, EventBody};
+use fabro_events::{Event, EventBody, StageFailure};
 use fabro_types::BranchPath;
 
 use crate::ReportError;
@@ -20,6 +20,12 @@ pub struct StageKey {
 }
 
 impl StageKey {
+    /// The stage that failed.
+    pub(crate) fn of_failure(stage: &StageFailure) -> Self {
+        let node = Arc::clone(&stage.node);
+        Self { branch: stage.branch.clone(), node, visit: stage.visit }
+    }
+
     /// The stage an event concerns; `None` when it concerns none.
     pub fn of(event: &Event) -> Option<Self> {
         let entry = &event.entry;

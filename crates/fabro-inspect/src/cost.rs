@@ -246,6 +246,14 @@ impl Spending {
                 }
             }
             EventBody::StageRetrying { usage, .. } => self.end(event, usage.as_ref()),
+            EventBody::RunPaused { unavailable, used, .. } => {
+                for stage in unavailable {
+                    let line = stage.branch.as_deref().unwrap_or_default();
+                    if let Some(usage) = used.get(line) {
+                        self.lose(StageKey::of_failure(stage), usage);
+                    }
+                }
+            }
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 self.end(event, end.outcome.usage.as_ref());
             }
@@ -267,19 +275,29 @@ impl Spending {
         for piece in stage.pieces.iter().skip(stage.attempt) {
             counted.add(piece);
         }
-        let rest = without(total, &counted);
-        if rest != (Usage { model: rest.model.clone(), ..Usage::default() }) {
+        let rest = total.without(&counted);
+        if !rest.is_nothing() {
             stage.pieces.push(rest);
         }
         stage.attempt = stage.pieces.len();
     }
 
+    /// Requests failed before a pause: the attempt continues without them.
+    fn lose(&mut self, key: StageKey, usage: &Usage) {
+        let stage = self.stage_at(key);
+        stage.pieces.insert(stage.attempt, usage.clone());
+        stage.attempt += 1;
+    }
+
     fn stage(&mut self, event: &Event) -> Option<&mut StageSpending> {
-        let key = StageKey::of(event)?;
+        Some(self.stage_at(StageKey::of(event)?))
+    }
+
+    fn stage_at(&mut self, key: StageKey) -> &mut StageSpending {
         if !self.stages.contains_key(&key) {
             self.order.push(key.clone());
         }
-        Some(self.stages.entry(key).or_default())
+        self.stages.entry(key).or_default()
     }
 
     fn finish(mut self) -> Vec<(StageKey, Vec<Usage>)> {
@@ -289,34 +307,5 @@ impl Spending {
             (!stage.pieces.is_empty()).then_some((key, stage.pieces))
         });
         spent.collect()
-    }
-}
-
-/// What `total` has more than `counted`.
-fn without(total: &Usage, counted: &Usage) -> Usage {
-    // Sums in another order differ in their last digits.
-    let dollars = |total: f64, counted: f64| Some(total - counted).filter(|it| *it > 1e-9);
-    let more = |total: f64, counted: f64| dollars(total, counted).unwrap_or_default();
-    Usage {
-        model: total.model.clone(),
-        input_tokens: total.input_tokens.saturating_sub(counted.input_tokens),
-        output_tokens: total.output_tokens.saturating_sub(counted.output_tokens),
-        cached_tokens: total.cached_tokens.saturating_sub(counted.cached_tokens),
-        cache_write_tokens: total.cache_write_tokens.saturating_sub(counted.cache_write_tokens),
-        long_cache_write_tokens: total
-            .long_cache_write_tokens
-            .saturating_sub(counted.long_cache_write_tokens),
-        reasoning_tokens: total.reasoning_tokens.saturating_sub(counted.reasoning_tokens),
-        cost_usd: more(total.cost_usd, counted.cost_usd),
-        costs: Costs {
-            input: more(total.costs.input, counted.costs.input),
-            cached: more(total.costs.cached, counted.costs.cached),
-            cache_write: more(total.costs.cache_write, counted.costs.cache_write),
-            output: more(total.costs.output, counted.costs.output),
-            reasoning: more(total.costs.reasoning, counted.costs.reasoning),
-        },
-        unpriced_requests: total.unpriced_requests.saturating_sub(counted.unpriced_requests),
-        turns: total.turns.saturating_sub(counted.turns),
-        failed_requests: total.failed_requests.saturating_sub(counted.failed_requests),
     }
 }

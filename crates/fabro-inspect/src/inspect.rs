@@ -287,6 +287,15 @@ impl Rows {
                     open.used(usage.as_ref());
                 }
             }
+            EventBody::RunPaused { unavailable, used, .. } => {
+                for stage in unavailable {
+                    let line = stage.branch.as_deref().unwrap_or_default();
+                    let at = self.by_key.get(&StageKey::of_failure(stage));
+                    if let (Some(at), Some(usage)) = (at, used.get(line)) {
+                        self.list[*at].usage.add(usage);
+                    }
+                }
+            }
             EventBody::AgentMessage { usage: Some(usage), .. } => self.spend(event, usage),
             EventBody::AgentCompactionCompleted(done) => {
                 if let Some(usage) = &done.usage {

@@ -135,6 +135,7 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
             gates: vec![],
             unavailable: vec![],
             failed_turns: [].into(),
+            used: [].into(),
         },
     ];
     let expect = ["succeeded", "failed", "canceled", "paused"];

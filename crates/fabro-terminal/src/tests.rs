@@ -191,6 +191,7 @@ fn a_gate_is_told() {
         gates: vec!["gate".into()],
         unavailable: Vec::new(),
         failed_turns: [].into(),
+        used: [].into(),
     });
     bench.input(Input::Resume { max_cost: None });
     let answered = EventBody::GateAnswered {

@@ -64,6 +64,41 @@ impl Usage {
         self.failed_requests = self.failed_requests.saturating_add(other.failed_requests);
     }
 
+    /// What it has more than `counted`, which is a part of it.
+    #[must_use]
+    pub fn without(&self, counted: &Self) -> Self {
+        // Sums in another order differ in their last digits.
+        let dollars = |total: f64, counted: f64| Some(total - counted).filter(|it| *it > 1e-9);
+        let more = |total: f64, counted: f64| dollars(total, counted).unwrap_or_default();
+        Self {
+            model: self.model.clone(),
+            input_tokens: self.input_tokens.saturating_sub(counted.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(counted.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(counted.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(counted.cache_write_tokens),
+            long_cache_write_tokens: self
+                .long_cache_write_tokens
+                .saturating_sub(counted.long_cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(counted.reasoning_tokens),
+            cost_usd: more(self.cost_usd, counted.cost_usd),
+            costs: Costs {
+                input: more(self.costs.input, counted.costs.input),
+                cached: more(self.costs.cached, counted.costs.cached),
+                cache_write: more(self.costs.cache_write, counted.costs.cache_write),
+                output: more(self.costs.output, counted.costs.output),
+                reasoning: more(self.costs.reasoning, counted.costs.reasoning),
+            },
+            unpriced_requests: self.unpriced_requests.saturating_sub(counted.unpriced_requests),
+            turns: self.turns.saturating_sub(counted.turns),
+            failed_requests: self.failed_requests.saturating_sub(counted.failed_requests),
+        }
+    }
+
+    /// Whether it counts nothing: no request, no token, no price.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self { model: self.model.clone(), ..Self::default() }
+    }
+
     /// Takes these costs as its price.
     pub fn set_costs(&mut self, costs: Option<Costs>) {
         let has_tokens = self.input_tokens > 0 || self.output_tokens > 0;

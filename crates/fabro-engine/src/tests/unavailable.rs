@@ -124,3 +124,24 @@ fn gates_wait_beside_it() {
     let events = bench.events();
     insta::assert_snapshot!(story(&events[events.len() - 1..]), @r#"paused: Unavailable ["g"]"#);
 }
+
+#[test]
+fn what_failed_requests_used_counts_although_no_stage_has_it() {
+    let source = "digraph { graph [max_cost=1.0]; start -> a -> exit }";
+    let refused = || {
+        let Reply::End(outcome) = nobody(FailureClass::TransientInfra) else { unreachable!() };
+        let usage =
+            Usage { input_tokens: 100, cost_usd: 0.6, failed_requests: 3, ..Usage::default() };
+        Reply::End(Box::new(Outcome { usage: Some(usage), ..*outcome }))
+    };
+    let bench = Bench::new(source, &[("a", vec![refused(), refused(), ok()])]);
+    let paused = |reason| RunEnd::Paused(reason);
+    assert_eq!(bench.drive(Input::Start), paused(PauseReason::Unavailable));
+    let usage = bench.state().usage;
+    assert_eq!((usage.failed_requests, usage.input_tokens, usage.cost_usd), (3, 100, 0.6));
+    bench.drive(Input::Resume { max_cost: None });
+    let usage = bench.state().usage;
+    assert_eq!((usage.failed_requests, usage.cost_usd), (6, 1.2));
+    // The limit is reached.
+    assert_eq!(bench.drive(Input::Resume { max_cost: None }), paused(PauseReason::Budget));
+}

@@ -53,6 +53,7 @@ pub(super) fn check(request: &Request, body: &Value) -> Checked {
             return Err(invalid(format!("{key}: Extra inputs are not permitted")));
         }
     }
+    speed_fits(body, model)?;
     let Some(max_tokens) = body["max_tokens"].as_u64() else {
         return Err(invalid("max_tokens: Field required"));
     };
@@ -73,6 +74,17 @@ pub(super) fn check(request: &Request, body: &Value) -> Checked {
     };
     let shown = if body["thinking"]["display"] == "summarized" { "Hm" } else { "" };
     Ok(if thinks { vec![sealed(shown, model, &prefix)] } else { Vec::new() })
+}
+
+fn speed_fits(body: &Value, model: &str) -> Result<(), Refusal> {
+    if !body["speed"].is_null() && !model.contains("opus-5-5") {
+        return Err(invalid("speed: \"fast\" is not supported for this model"));
+    }
+    let tier = body["service_tier"].as_str().unwrap_or("auto");
+    if !matches!(tier, "auto" | "standard_only") {
+        return Err(invalid("service_tier: Input should be 'auto' or 'standard_only'"));
+    }
+    Ok(())
 }
 
 fn refused(status: u16, kind: &str, message: &str) -> Refusal {

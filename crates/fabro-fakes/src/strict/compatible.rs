@@ -74,6 +74,11 @@ pub(super) fn check(vendor: Vendor, body: &Value) -> Checked {
                 return Err(Refusal { status: 400, body: json!({"error": message}).to_string() });
             }
         }
+        Vendor::Qwen if body["stream"] != true => {
+            let message = "This model only support stream mode, please enable the stream parameter to access the model.";
+            return Err(refused(message, "stream", None));
+        }
+        Vendor::GeminiCompatible => signed(list(&body["messages"]))?,
         _ => {}
     }
     openai::paired(body)?;
@@ -99,6 +104,23 @@ fn deepseek(body: &Value, has_tools: bool, format: &str) -> Result<(), Refusal> 
         }
         if !list(&message["tool_calls"]).is_empty() && message["content"] == "" {
             return Err(refused("content must be null with tool calls", "messages", None));
+        }
+    }
+    Ok(())
+}
+
+/// The first call of each answer of the current turn has a signature.
+fn signed(messages: &[Value]) -> Result<(), Refusal> {
+    let turn = messages.iter().rposition(|message| message["role"] == "user").unwrap_or(0);
+    for (place, message) in messages.iter().enumerate().skip(turn) {
+        let Some(call) = list(&message["tool_calls"]).first() else { continue };
+        if text(&call["extra_content"]["google"], "thought_signature").is_empty() {
+            let name = &call["function"]["name"];
+            let message = format!(
+                "Function call {name} in the {place}. content block is missing a thought_signature."
+            );
+            let error = json!({"code": 400, "status": "INVALID_ARGUMENT", "message": message});
+            return Err(Refusal { status: 400, body: json!({"error": error}).to_string() });
         }
     }
     Ok(())

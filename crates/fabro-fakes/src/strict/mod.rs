@@ -33,6 +33,10 @@ pub enum Vendor {
     LlamaCpp,
     /// LM Studio.
     LmStudio,
+    /// Models of Alibaba that answer in streams only.
+    Qwen,
+    /// Gemini's interface that is compatible with Chat Completions.
+    GeminiCompatible,
 }
 
 /// Answers requests that the provider accepts, and refuses the others: for

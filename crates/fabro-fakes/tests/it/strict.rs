@@ -193,6 +193,9 @@ async fn gemini_and_compatible_servers() {
         chat(Vendor::LlamaCpp, both()),
         chat(Vendor::LmStudio, json!({"response_format": {"type": "json_object"}})),
         chat(Vendor::Ollama, both()),
+        chat(Vendor::Qwen, json!({"stream": false})),
+        chat(Vendor::Qwen, json!({"stream": true})),
+        chat(Vendor::GeminiCompatible, answer(json!({"tool_calls": calls}))),
     ];
     insta::assert_snapshot!(lines(&cases).await + "\n" + &lines(&compatible).await, @r#"
     400 Thinking budget is not supported for this model.
@@ -214,5 +217,8 @@ async fn gemini_and_compatible_servers() {
     400 Cannot use custom grammar constraints with tools.
     400 'response_format.type' must be 'json_schema' or 'text'
     200
+    400 This model only support stream mode, please enable the stream parameter to access the model.
+    200
+    400 Function call null in the 0. content block is missing a thought_signature.
     "#);
 }

@@ -99,10 +99,11 @@ impl Record {
     fn read_run_event(&mut self, event: &Event) {
         let input = match &event.entry.body {
             EventBody::RunResumed { max_cost } => Input::Resume { max_cost: *max_cost },
-            EventBody::RunPaused { gates, unavailable, failed_turns, .. } => Input::Idle {
+            EventBody::RunPaused { gates, unavailable, failed_turns, used, .. } => Input::Idle {
                 gates: gates.clone(),
                 unavailable: unavailable.clone(),
                 failed_turns: failed_turns.clone(),
+                used: used.clone(),
             },
             EventBody::RunCanceled { reason, by_parent } => {
                 Input::Cancel { reason: reason.clone(), by_parent: *by_parent }

@@ -233,6 +233,7 @@ fn gates_are_open_until_they_are_answered() {
         gates: vec!["gate".into()],
         unavailable: Vec::new(),
         failed_turns: [].into(),
+        used: [].into(),
     });
     assert_eq!(open_gates(&bench.events).len(), 1);
     assert_eq!(bench.machine.state().phase, Phase::Paused(PauseReason::Human));

@@ -1,8 +1,10 @@
 //! How long runs and stages took, and what they used.
 
+use fabro_events::StageFailure;
 use fabro_types::{Failure, FailureClass, Usage};
 
 use super::*;
+use crate::CostSum;
 
 const RETRIED: &str = r#"digraph { start -> talk -> gate -> exit; talk [max_retries=2]
     gate [shape=hexagon]; gate -> exit [label="[Y] Yes"] }"#;
@@ -22,6 +24,7 @@ fn retried() -> Bench {
         gates: vec!["gate".into()],
         unavailable: Vec::new(),
         failed_turns: [].into(),
+        used: [].into(),
     });
     bench
 }
@@ -34,6 +37,32 @@ fn a_stage_counts_what_all_its_attempts_used() {
     let talk = stage(&bench.events, "talk", false, &*bench.blobs).unwrap();
     insta::assert_snapshot!(compact(&talk.earlier_attempts), @r#"[{"attempt":1,"ended_at":"1970-01-01T00:00:02.000Z","failure":{"class":"transient_infra","message":"overloaded","signature":"talk|transient_infra|overloaded"},"delay_ms":5510,"usage":{"input_tokens":100,"output_tokens":0,"cost_usd":0.25,"turns":1}}]"#);
     assert!(!talk.is_command());
+}
+
+#[test]
+fn requests_that_failed_before_a_pause_count_for_their_stage() {
+    let mut bench = Bench::new("digraph { start -> talk -> exit }");
+    let failure = Failure::new(FailureClass::TransientInfra, "overloaded").with_remedy("wait");
+    let stage = StageFailure { node: "talk".into(), visit: 1, branch: None, failure };
+    let lost = Usage { failed_requests: 3, turns: 0, ..used(100) };
+    bench.input(Input::Idle {
+        gates: Vec::new(),
+        unavailable: vec![stage],
+        failed_turns: [("".into(), 3)].into(),
+        used: [("".into(), lost)].into(),
+    });
+    bench.input(Input::Resume { max_cost: None });
+    bench.end("talk", Outcome { usage: Some(used(20)), ..ok() });
+    let report = inspect(&bench.events, false).unwrap();
+    let usage = report.stages[1].usage.as_ref().unwrap();
+    assert_eq!((usage.input_tokens, usage.failed_requests, usage.cost_usd), (120, 3, 0.5));
+    let mut sum = CostSum::default();
+    sum.add(bench.events[0].run_id, std::slice::from_ref(&bench.events), &|_| false);
+    let cost = sum.finish();
+    let [talk] = &*cost.stages else { panic!("{cost:?}") };
+    assert_eq!((talk.stage.as_str(), &talk.spent), ("talk@1", &cost.total));
+    assert_eq!((cost.total.failed_requests, cost.total.cost_usd), (3, Some(0.5)));
+    bench.finish();
 }
 
 #[test]

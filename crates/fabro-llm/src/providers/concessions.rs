@@ -9,6 +9,7 @@ use super::{Provider, ProviderKind};
 use crate::ModelInfo;
 
 /// What is left out of requests to a server, or sent another way.
+#[expect(clippy::struct_excessive_bools, reason = "a server refuses each of them on its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Concessions {
     /// The interface, where the usual one was refused.
@@ -16,6 +17,10 @@ pub(super) struct Concessions {
     pub(super) schema: SchemaUse,
     pub(super) no_stream_options: bool,
     pub(super) no_effort: bool,
+    /// The server answers in streams only.
+    pub(super) streams_only: bool,
+    /// The server knows no tiers of speed, or not this one.
+    pub(super) no_speed: bool,
     /// For this request only: later ones may have what fits.
     pub(super) no_reasoning: bool,
     /// What was conceded just now, for the user.
@@ -41,6 +46,10 @@ pub(super) enum RefusedField {
     /// Reasoning of earlier answers.
     Reasoning,
     StreamOptions,
+    /// An answer as a whole.
+    WholeAnswer,
+    /// The tier of speed.
+    Speed,
     /// Chat Completions for this model, or for its tools.
     ChatCompletions,
     /// There is no such address.
@@ -48,7 +57,7 @@ pub(super) enum RefusedField {
 }
 
 /// How the refusals of fields are worded, in lower case.
-const REFUSED_FIELDS: [(RefusedField, &[&str]); 5] = [
+const REFUSED_FIELDS: [(RefusedField, &[&str]); 7] = [
     (
         RefusedField::ChatCompletions,
         &[
@@ -74,6 +83,8 @@ const REFUSED_FIELDS: [(RefusedField, &[&str]); 5] = [
         ],
     ),
     (RefusedField::StreamOptions, &["stream_options"]),
+    (RefusedField::WholeAnswer, &["only support stream", "only supports stream"]),
+    (RefusedField::Speed, &["service_tier", "speed: "]),
     (
         RefusedField::Reasoning,
         &[
@@ -164,6 +175,13 @@ impl Concessions {
             RefusedField::Reasoning if sent.has_reasoning() => {
                 Some(Self { no_reasoning: true, ..self })
             }
+            RefusedField::WholeAnswer if !sent.request.streams => {
+                Some(Self { streams_only: true, ..self })
+            }
+            RefusedField::Speed if sent.speed.is_some() => conceded(
+                "the provider does not take the speed: none is sent",
+                Self { no_speed: true, ..self },
+            ),
             RefusedField::StreamOptions if !self.no_stream_options => {
                 Some(Self { no_stream_options: true, ..self })
             }
@@ -240,6 +258,10 @@ mod tests {
         check(422, "extra_forbidden: stream_options", Some(RefusedField::StreamOptions));
         check(400, "Unsupported value: 'reasoning_effort'", Some(RefusedField::Effort));
         check(400, "Invalid `signature` in `thinking` block", Some(RefusedField::Reasoning));
+        let whole = "This model only support stream mode, please enable the stream parameter to access the model.";
+        check(400, whole, Some(RefusedField::WholeAnswer));
+        let tier = "service_tier: Input should be 'auto' or 'standard_only'";
+        check(400, tier, Some(RefusedField::Speed));
         check(500, tools, None);
         check(400, "Invalid value", None);
     }

@@ -257,6 +257,11 @@ mod tests {
         );
         check(
             400,
+            r#"{"error": {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "<f>"}}"#,
+            "BrokenStream: 400 tool_use_failed: Failed to call a function.",
+        );
+        check(
+            400,
             r#"{"error": {"code": "content_filter", "message": "m"}}"#,
             "ContentFilter: 400 content_filter: m",
         );
@@ -409,8 +414,10 @@ mod tests {
             "The number of tokens to keep from the initial prompt is greater than the context length",
             "This model's maximum prompt length is 4 but the request contains 5 tokens.",
             "Your request exceeded model token limit: 4096",
+            "Invalid request: Your request exceeded model token limit: 4096",
             "invalid params, context window exceeds limit (2013)",
             "Range of input length should be [1, 4096]",
+            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 4096]",
         ] {
             check(400, message, ErrorKind::ContextOverflow);
         }

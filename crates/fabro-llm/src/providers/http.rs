@@ -70,7 +70,7 @@ pub(super) async fn send(
 ) -> Result<Body, Refusal> {
     let WireRequest { provider, request, .. } = sent;
     let timeouts = Timeouts::of(provider);
-    let is_fast = request.speed.as_deref() == Some("fast");
+    let is_fast = sent.speed == Some("fast");
     let request = client
         .post(endpoint.url(sent.wire, sent.model, request.streams))
         .headers(endpoint.headers(provider.kind, is_fast))

@@ -28,6 +28,7 @@ mod responses;
 mod routing;
 mod schema;
 mod setup;
+mod speed;
 mod sse;
 mod turn;
 mod wire;
@@ -70,8 +71,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 ///   thinking; none to models that are not in it. A [`Part::Warning`] says what differs. A budget that
 ///   `max_tokens` has no room for is lowered.
 /// - `speed`: for `OpenAI` and compatible servers `fast` is the tier `priority` and `standard` is
-///   `default`; for Anthropic `fast` is its fast mode and `standard` is `standard_only`; other words
-///   are sent as tiers unchanged. Gemini has none.
+///   `default`, and other words are sent unchanged; for Anthropic `fast` is its fast mode, of the models
+///   that have a price for it, and `standard` is `standard_only`. Gemini and Mistral have none. A
+///   [`Part::Warning`] says when a speed is not sent.
 /// - `output_schema` as the schema of the answer, unless the catalog says that the model does not accept
 ///   one. Anthropic gets it without the keywords it refuses, and not at all where the schema leaves
 ///   an object open; older models of Gemini, Groq and Cerebras get it only without tools.
@@ -81,8 +83,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// address, at other addresses those that refuse tools in Chat Completions. [`Provider::interface`]
 /// decides otherwise.
 ///
-/// What a server refuses although the request can be sent without it (the schema, the effort,
-/// `stream_options`, the interface) is left out at once, and in later requests of the process.
+/// What a server refuses although the request can be sent without it (the schema, the effort, the speed,
+/// `stream_options`, an answer as a whole, the interface) is left out at once, and in later requests of the process.
 ///
 /// Reasoning goes back to the model that it came from, unchanged and at its place. What is signed or
 /// encrypted is left out where the conversation before it has changed since: after a compaction, with

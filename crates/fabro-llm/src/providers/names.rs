@@ -56,7 +56,11 @@ pub(super) fn fit(kind: ProviderKind, form: IdForm, request: &Request) -> Cow<'_
     let mut request = request.clone();
     for message in Arc::make_mut(&mut request.messages) {
         if matches!(message.role, Role::Assistant | Role::Tool) {
-            for content in &mut Arc::make_mut(message).content {
+            let contents = &mut Arc::make_mut(message).content;
+            if kind == ProviderKind::Gemini {
+                unsign_renamed(contents, &names);
+            }
+            for content in contents {
                 rename(content, &names, &ids);
             }
         }
@@ -165,6 +169,19 @@ fn numbered(plain: &str, count: usize, longest: usize) -> String {
     let number = format!("_{count}");
     let kept = plain.len().min(longest.saturating_sub(number.len()));
     format!("{}{number}", &plain[..kept])
+}
+
+/// Leaves out the signatures of calls whose names change: Gemini signs a call with its name.
+fn unsign_renamed(contents: &mut [Content], names: &Renamed<'_>) {
+    for place in 1..contents.len() {
+        if let [Content::Reasoning(thought), Content::ToolCall(call)] =
+            &mut contents[place - 1..=place]
+            && thought.fields.is_none()
+            && names.contains_key(call.name.as_str())
+        {
+            thought.signature = None;
+        }
+    }
 }
 
 fn rename(content: &mut Content, names: &Renamed<'_>, ids: &Renamed<'_>) {

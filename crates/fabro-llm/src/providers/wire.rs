@@ -13,7 +13,7 @@ use super::names::IdForm;
 use super::prefix::PrefixHash;
 use super::schema::for_anthropic;
 use super::turn::{Pricing, Turn};
-use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses};
+use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses, speed};
 use crate::{
     Content, ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, Role,
     ThinkingMode,
@@ -127,13 +127,15 @@ pub(super) struct WireRequest<'a> {
     pub(super) max_tokens: Option<u32>,
     /// The longest answer of the model, where that is known.
     pub(super) max_output_tokens: Option<u32>,
+    /// The requested speed, where the model has it.
+    pub(super) speed: Option<&'a str>,
     accepts_schema: bool,
     /// The server, where it has rules of its own.
     pub(super) server: Option<Server>,
     /// What this server does not take.
     pub(super) concessions: Concessions,
     /// What differs from the request, for the user.
-    pub(super) warning: Option<String>,
+    pub(super) warnings: Vec<String>,
     /// The hash of the request.
     prefix: PrefixHash,
 }
@@ -163,7 +165,13 @@ impl<'a> WireRequest<'a> {
         let concessions = concessions.of_server(server);
         let accepts_schema = provider.output_schema != Some(false)
             && info.and_then(|info| info.output_schema) != Some(false);
+        let wanted_speed = request.speed.as_deref();
+        let speed = wanted_speed
+            .filter(|word| !concessions.no_speed && speed::is_sent(word, info, wire, server));
         let mut request = names::fit(provider.kind, ids, request);
+        if concessions.streams_only && !request.streams {
+            request.to_mut().streams = true;
+        }
         if let Some(schema) = request.output_schema.clone() {
             let is_sent = accepts_schema && is_taken(concessions, request.tools.is_empty());
             let has_form = match wire {
@@ -185,10 +193,15 @@ impl<'a> WireRequest<'a> {
             efforts: info.and_then(|info| info.efforts.as_deref()).unwrap_or_default(),
             max_tokens: request.max_tokens.map(|wanted| wanted.min(most.unwrap_or(u32::MAX))),
             max_output_tokens: most,
+            speed,
             accepts_schema,
             server,
             concessions,
-            warning: wanted.and_then(|wanted| efforts::warning(wanted, effort, model)),
+            warnings: wanted
+                .and_then(|wanted| efforts::warning(wanted, effort, model))
+                .into_iter()
+                .chain(wanted_speed.and_then(|it| speed::warning(it, speed, concessions, model)))
+                .collect(),
             request,
             prefix,
         })
@@ -196,13 +209,12 @@ impl<'a> WireRequest<'a> {
 
     /// The turn that answers it; `messages` are those of the request.
     pub(super) fn into_turn(self, pricing: Pricing, messages: Arc<Vec<Arc<Message>>>) -> Turn {
-        // Gemini is not asked for a speed.
-        let speed = self.request.speed.clone().filter(|_| self.wire != Wire::Gemini);
+        let speed = self.speed.map(str::to_owned);
         let pricing = Pricing { speed, ..pricing };
         let provider = self.wire.reasoning_provider(self.provider.kind);
         let mut turn = Turn::new(provider, self.model.to_owned(), pricing, messages, self.prefix);
         self.concessions.warning.into_iter().for_each(|text| turn.warn(text.to_owned()));
-        self.warning.into_iter().for_each(|text| turn.warn(text));
+        self.warnings.into_iter().for_each(|text| turn.warn(text));
         turn
     }
 
@@ -228,6 +240,11 @@ impl<'a> WireRequest<'a> {
         self.is_of(&REASONING_REQUIRED)
     }
 
+    /// Whether calls have to have a signature: Gemini's on its compatible interface.
+    pub(super) fn needs_signatures(&self) -> bool {
+        self.model.starts_with("gemini-") && gemini::request::checks_signatures(self.model)
+    }
+
     /// Whether the model refuses its own reasoning.
     pub(super) fn refuses_reasoning(&self) -> bool {
         self.is_of(&REASONING_REFUSED)
@@ -251,7 +268,7 @@ impl<'a> WireRequest<'a> {
 
     /// The service tier in the words of `OpenAI`.
     pub(super) fn openai_tier(&self) -> Option<&str> {
-        match self.request.speed.as_deref() {
+        match self.speed {
             Some("fast") => Some("priority"),
             Some("standard") => Some("default"),
             other => other,

@@ -234,7 +234,7 @@ async fn thoughts_between_the_rest_stay_where_they_are() {
 #[tokio::test]
 async fn everything_of_a_request_is_sent() {
     let mut request = request("Hi");
-    request.model = Some("claude-sonnet-4-6".to_owned());
+    request.model = Some("claude-opus-5-5".to_owned());
     request.tools = tools();
     request.reasoning_effort = Some("high".to_owned());
     request.speed = Some("fast".to_owned());
@@ -252,7 +252,7 @@ async fn everything_of_a_request_is_sent() {
     assert_eq!(got.header("anthropic-beta"), Some("fast-mode-2026-02-01"));
     assert_snapshot!(pretty(&got.json()), @r#"
     {
-      "model": "claude-sonnet-4-6",
+      "model": "claude-opus-5-5",
       "stream": true,
       "system": [
         {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_fakes::{Block, Response, Server};
-use fabro_llm::{Content, ProviderKind, Request, Role, ToolCall, complete};
+use fabro_llm::{Content, ProviderKind, Reasoning, Request, Role, ToolCall, complete};
 use serde_json::{Value, json};
 
 use crate::{BOTH, client, message, request, result, tools};
@@ -162,4 +162,28 @@ async fn what_a_server_calls_is_kept_and_goes_back_in_its_form() {
         assert_eq!(calls, [["i_d__".to_owned(), "look_it_up".to_owned()]]);
         assert_eq!(results, ["i_d__"]);
     }
+}
+
+#[tokio::test]
+async fn a_renamed_call_loses_its_signature() {
+    let mut request = conversation(&[("a", "read_file"), ("b", "no such tool")]);
+    for place in [2, 4] {
+        let message = Arc::make_mut(&mut Arc::make_mut(&mut request.messages)[place]);
+        let signature = Some(format!("sealed{place}"));
+        message
+            .content
+            .insert(0, Content::Reasoning(Reasoning { signature, ..Reasoning::default() }));
+    }
+    request.model = Some("gemini-4-argon".to_owned());
+    let server = Server::start(vec![Response::text("ok")]).await.unwrap();
+    complete(&client(ProviderKind::Gemini, &server), request).await.unwrap();
+    let body = server.requests()[0].json();
+    let signed = |place: usize| {
+        let part = &body["contents"][place]["parts"][0];
+        [&part["functionCall"]["name"], &part["thoughtSignature"]]
+            .map(|it| it.as_str().unwrap().to_owned())
+    };
+    assert_eq!(signed(1), ["read_file", "sealed2"]);
+    // Gemini would refuse the one that was given for another name.
+    assert_eq!(signed(3), ["no_such_tool", "skip_thought_signature_validator"]);
 }

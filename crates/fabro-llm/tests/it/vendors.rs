@@ -198,6 +198,8 @@ async fn compatible_servers_refuse_nothing() {
         (Vendor::Ollama, "some-model"),
         (Vendor::LlamaCpp, "some-model"),
         (Vendor::LmStudio, "some-model"),
+        (Vendor::Qwen, "qwen3.8-max"),
+        (Vendor::GeminiCompatible, "gemini-4-argon"),
     ] {
         check_models(vendor, ProviderKind::OpenAiCompatible, &[model]).await;
     }
@@ -353,5 +355,61 @@ async fn refused_reasoning_is_left_out_of_that_request() {
     for requests in [2, 4] {
         ask(&providers, &request).await.0.unwrap();
         assert_eq!(server.requests().len(), requests);
+    }
+}
+
+#[tokio::test]
+async fn a_speed_goes_to_models_that_have_it() {
+    for (vendor, kind, model, speed, sent, warned) in [
+        (Vendor::Anthropic, ProviderKind::Anthropic, "claude-opus-5-5", "fast", "fast", false),
+        (Vendor::Anthropic, ProviderKind::Anthropic, "claude-sonnet-5-5", "fast", "", true),
+        (Vendor::Anthropic, ProviderKind::Anthropic, "claude-opus-5-5", "flex", "", true),
+        (Vendor::Anthropic, ProviderKind::Anthropic, "claude-opus-5-5", "default", "", false),
+        (Vendor::OpenAi, ProviderKind::OpenAi, "gpt-6.2-sol", "fast", "priority", false),
+        (Vendor::Gemini, ProviderKind::Gemini, "gemini-4-argon", "fast", "", true),
+        (Vendor::Mistral, ProviderKind::OpenAiCompatible, "mistral-large-4", "fast", "", true),
+    ] {
+        let server = serve(vendor).await;
+        let mut request = for_model(model, None);
+        request.speed = Some(speed.to_owned());
+        let (reply, warnings) = ask(&client(provider(kind, &server)), &request).await;
+        reply.unwrap();
+        let [received] = &*server.requests() else { panic!("{model} refused {speed}") };
+        let body = received.json();
+        let tier = [&body["speed"], &body["service_tier"]].into_iter().find_map(Value::as_str);
+        assert_eq!(tier.unwrap_or_default(), sent, "{model} {speed}");
+        let text = format!("model `{model}` has no speed `{speed}`: none is sent");
+        assert_eq!(warnings, if warned { vec![text] } else { Vec::new() }, "{model}");
+    }
+    // A server that is not known refuses it once.
+    let server = Server::answering(|received| match &received.json()["service_tier"] {
+        Value::Null => Response::text("ok"),
+        _ => Response::bytes(422, "application/json", r#"{"detail": "extra: service_tier"}"#),
+    });
+    let server = server.await.unwrap();
+    let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+    let mut request = for_model("some-model", None);
+    request.speed = Some("flex".to_owned());
+    let refused = "the provider does not take the speed: none is sent";
+    for (warned, requests) in [(vec![refused], 2), (vec![], 3)] {
+        let (reply, warnings) = ask(&providers, &request).await;
+        reply.unwrap();
+        assert_eq!(
+            (warnings, server.requests().len()),
+            (warned.iter().map(ToString::to_string).collect(), requests)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_only_streams_is_asked_for_a_stream() {
+    let server = serve(Vendor::Qwen).await;
+    let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+    let mut whole = for_model("qwen3.8-max", None);
+    whole.tools = Arc::default();
+    whole.streams = false;
+    for requests in [2, 3] {
+        let reply = ask(&providers, &whole).await.0.unwrap();
+        assert_eq!((reply.text().as_str(), server.requests().len()), ("Done", requests));
     }
 }

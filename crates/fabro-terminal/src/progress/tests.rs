@@ -221,6 +221,7 @@ fn a_pause_at_the_cost_limit_says_how_much_was_spent() {
         gates: Vec::new(),
         unavailable: Vec::new(),
         failed_turns: BTreeMap::new(),
+        used: BTreeMap::new(),
     };
     state.tell(&event(run(1), "", paused), Mode::Live, Paint::new(false));
     assert_eq!(state.paused.as_deref(), Some("spent $0.52 of max_cost $0.50"));

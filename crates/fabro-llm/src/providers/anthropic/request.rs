@@ -35,7 +35,7 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     if !request.tools.is_empty() {
         body["tools"] = tools(&request.tools);
     }
-    match request.speed.as_deref() {
+    match wire.speed {
         Some("fast") => body["speed"] = "fast".into(),
         Some("standard") => body["service_tier"] = "standard_only".into(),
         Some(tier) => body["service_tier"] = tier.into(),

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::providers::concessions::Server;
 use crate::providers::conversation::{arguments_object, description, system_texts, text};
+use crate::providers::gemini::request::NO_SIGNATURE;
 use crate::providers::schema;
 use crate::providers::wire::WireRequest;
 use crate::{Content, Message, Reasoning, ReasoningEffort, Role, ThinkingMode, ToolCall, ToolSpec};
@@ -108,7 +109,11 @@ fn assistant(message: &Message, wire: &WireRequest<'_>) -> Option<Value> {
                 signature = thought.signature.as_deref();
                 add_reasoning(thought, &mut out);
             }
-            Content::ToolCall(it) => calls.push(call(it, signature.take())),
+            Content::ToolCall(it) => {
+                let needs_one = calls.is_empty() && wire.needs_signatures();
+                let signature = signature.take().or(needs_one.then_some(NO_SIGNATURE));
+                calls.push(call(it, signature));
+            }
             _ => {}
         }
     }

@@ -11,7 +11,7 @@ use crate::providers::wire::WireRequest;
 use crate::{Content, Message, ReasoningEffort, Role, ThinkingMode, ToolSpec};
 
 /// Stands for the signature of a call that was made elsewhere.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+pub(in crate::providers) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The body of a request.
 pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
@@ -39,7 +39,7 @@ pub(in crate::providers) fn takes_schema(model: &str, tools: &[ToolSpec]) -> boo
 }
 
 /// Gemini checks the signatures of calls from version 3 on.
-fn checks_signatures(model: &str) -> bool {
+pub(in crate::providers) fn checks_signatures(model: &str) -> bool {
     !["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name))
 }
 
