@@ -131,6 +131,5 @@ pub use sandbox::sandbox_command;
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
 pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};
-pub use stage_commits::branch_name;
 pub use telemetry::{exporter, run_trace};
 pub use worktree::{WORKTREE, author};

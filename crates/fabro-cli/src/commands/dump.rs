@@ -103,8 +103,8 @@ pub(super) struct Family {
     pub(super) logs: BTreeMap<RunId, Vec<Event>>,
     driven: bool,
     pub(super) keep_references: bool,
-    /// What the stages of the run at the top changed in its git worktree, as patches, by their full names.
-    patches: BTreeMap<String, Vec<u8>>,
+    /// What stages changed in git worktrees, as patches, by their runs and full names.
+    patches: BTreeMap<(RunId, String), Vec<u8>>,
 }
 
 impl Family {
@@ -113,10 +113,10 @@ impl Family {
         for member in store.family(run).await? {
             logs.insert(member, read_all(store, member).await?);
         }
-        let patches = match logs.get(&run) {
-            Some(events) => patches(events).await,
-            None => BTreeMap::new(),
-        };
+        let mut patches = BTreeMap::new();
+        for (member, events) in &logs {
+            add_patches(*member, events, &mut patches).await;
+        }
         Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false, patches })
     }
 
@@ -143,8 +143,8 @@ impl Family {
         for stage in &stages {
             earlier_attempts(&run_dir, stage, prefix, writer)?;
             let name = stage.key().full_name();
-            if let Some(patch) = self.patches.get(&name).filter(|_| prefix.is_empty()) {
-                let path = format!("stages/{}/diff.patch", stage.name);
+            if let Some(patch) = self.patches.get(&(run, name)) {
+                let path = format!("{prefix}stages/{}/diff.patch", stage.name);
                 writer.write(&path, patch).map_err(|source| DumpError::Write { path, source })?;
             }
         }
@@ -172,19 +172,21 @@ impl Family {
     }
 }
 
-/// The patches of the stages that changed files. Those whose commits are gone are warnings: the rest of the dump
-/// is right.
-async fn patches(events: &[Event]) -> BTreeMap<String, Vec<u8>> {
-    let mut patches = BTreeMap::new();
-    let Some(changes) = changes(events) else { return patches };
+/// The patches of the stages of a run that changed files. Those whose commits are gone are warnings: the rest of
+/// the dump is right.
+async fn add_patches(
+    run: RunId,
+    events: &[Event],
+    patches: &mut BTreeMap<(RunId, String), Vec<u8>>,
+) {
+    let Some(changes) = changes(events) else { return };
     let repository = Path::new(&changes.worktree.repository);
     for StageChange { stage, from, to } in changes.stages {
         match patch(repository, &from, &to, PatchStyle::Patch).await {
-            Ok(patch) => drop(patches.insert(stage, patch)),
+            Ok(patch) => drop(patches.insert((run, stage), patch)),
             Err(error) => output::stderr(&format!("warning: no diff.patch of {stage}: {error}\n")),
         }
     }
-    patches
 }
 
 fn created(events: &[Event]) -> Option<(&fabro_types::BlobRef, Option<&ParentStage>)> {
