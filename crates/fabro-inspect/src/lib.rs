@@ -65,7 +65,7 @@ pub use cost::{CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, Stag
 pub use error::ReportError;
 pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain};
 pub use inspect::{Inspect, Pause, StageRow, inspect};
-pub use logs::{LogStream, StageSelection, Written, recorded_output, recorded_text, written};
+pub use logs::{LogStream, StageSelection, Written, copy_recorded_text, recorded_output, written};
 pub use ps::{PsRow, ps};
 pub use read_back::read_back;
 pub use reports::{
