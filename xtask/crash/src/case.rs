@@ -157,8 +157,13 @@ impl Case {
         worktrees::trees(self.dir(), &self.events()?, &run)
     }
 
-    /// Forks the run from its third stage, which must have the files of that stage, and resumes the fork: what is wrong.
-    pub(crate) fn wrong_fork(&self, trees: &BTreeMap<String, String>) -> Result<Vec<String>> {
+    /// Forks the run from its third stage, which must have the files of that stage, and with `resumes` those of the
+    /// whole run at its end: what is wrong.
+    pub(crate) fn wrong_fork(
+        &self,
+        trees: &BTreeMap<String, String>,
+        resumes: bool,
+    ) -> Result<Vec<String>> {
         let Some(run) = self.run_id()?.filter(|_| self.of_user.is_some()) else {
             return Ok(Vec::new());
         };
@@ -166,17 +171,20 @@ impl Case {
         let fork = self.ask(&["fork", &run, stage])?;
         let ids = self.ids(&[])?;
         let fork = ids.iter().find(|id| **id != run).with_context(|| format!("no fork: {fork}"))?;
-        let begins = worktrees::tree_of_run(self.dir(), fork)?;
-        self.ask(&["resume", fork])?;
-        let ends = worktrees::tree_of_run(self.dir(), fork)?;
-        let expected = [trees.get(&name), trees.get(worktrees::OF_RUN)];
-        let found = [Some(&begins), Some(&ends)].into_iter().zip(expected);
-        let wrong = found.filter(|(found, expected)| found != expected);
-        Ok(wrong
-            .map(|(found, expected)| {
-                format!("a fork from {stage} has the files {found:?}, not {expected:?}")
-            })
-            .collect())
+        let mut wrong = Vec::new();
+        let mut check = |expected: Option<&String>| -> Result<()> {
+            let found = worktrees::tree_of_run(self.dir(), fork)?;
+            if expected != Some(&found) {
+                wrong.push(format!("a fork from {stage} has the files {found}, not {expected:?}"));
+            }
+            Ok(())
+        };
+        check(trees.get(&name))?;
+        if resumes {
+            self.ask(&["resume", fork])?;
+            check(trees.get(worktrees::OF_RUN))?;
+        }
+        Ok(wrong)
     }
 
     /// The events of the run and of its sub-workflows, a line each, by run.
@@ -195,6 +203,9 @@ impl Case {
             text = text.replace(&run, "RUN");
         }
         text = text.replace(&self.dir.path().display().to_string(), "DIR");
+        if self.of_user.is_some() {
+            text = worktrees::without_commits(&text);
+        }
         let context = json(&text, "fabro context")?;
         let keys = context.as_object().context("the context is no object")?;
         Ok(keys.iter().map(|(key, value)| (key.clone(), value.to_string())).collect())

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(crate) struct Baseline {
     pub(crate) context: BTreeMap<String, String>,
     pub(crate) effects: BTreeMap<String, usize>,
-    /// The files that stages left, in a git repository.
+    /// The files that stages left and found, in a git repository.
     pub(crate) trees: BTreeMap<String, String>,
 }
 

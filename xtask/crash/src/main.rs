@@ -202,7 +202,7 @@ fn judge(
     wrong.extend(case.wrong_repository()?);
     wrong.extend(check::contexts(&baseline.trees, &case.trees()?));
     if wrong.is_empty() {
-        wrong = case.wrong_fork(&baseline.trees)?;
+        wrong = case.wrong_fork(&baseline.trees, seen.is_empty())?;
         wrong.extend(case.wrong_repository()?);
     }
     if wrong.is_empty() {

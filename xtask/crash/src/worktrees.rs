@@ -73,8 +73,8 @@ fn parent() -> String {
     line(&mut text, "inner_join", 1, "f", "outer_join");
     text.put("outer_join -> each -> work -> sub -> each_join");
     text.put(r#"each [shape=component, isolation=worktree, for_each="[1, 2, 3]"]"#);
-    // They differ in one file each, and are merged.
-    text.put(r#"work [shape=parallelogram, script="echo $FABRO_NODE@$FABRO_VISIT >> \"$EFFECTS\"; cat shared.txt; echo half > half.txt; sleep 0.01; rm half.txt; echo x > item{{ context.item }}.txt"]"#);
+    // They differ in one file each, and are merged. What runs several times under one name leaves no lines.
+    text.put(r#"work [shape=parallelogram, script="cat shared.txt; echo half > half.txt; sleep 0.01; rm half.txt; echo x > item{{ context.item }}.txt"]"#);
     text.put(r#"sub [shape=house, stack.child_workflow="child.fabro", inputs.name="{{ context.item }}"]"#);
     text.put("each_join [shape=tripleoctagon, merge=all]");
     text.put(r#"last_sub [shape=house, stack.child_workflow="child.fabro", inputs.name="9"]"#);
@@ -88,7 +88,7 @@ fn child() -> String {
     let mut text = Text::new("child");
     let script = |node: &str| {
         format!(
-            r#"{node} [shape=parallelogram, script="echo $FABRO_NODE@$FABRO_VISIT >> \"$EFFECTS\"; ls *.txt; echo half > half.txt; sleep 0.01; rm half.txt; echo $FABRO_NODE > {node}{{{{ inputs.name }}}}.txt"]"#
+            r#"{node} [shape=parallelogram, script="ls *.txt; echo half > half.txt; sleep 0.01; rm half.txt; echo $FABRO_NODE > {node}{{{{ inputs.name }}}}.txt"]"#
         )
     };
     for node in ["k1", "x1", "y1", "y2", "k2"] {
@@ -154,8 +154,9 @@ pub(crate) fn check_objects(dir: &Path) -> Result<()> {
     git(dir, &["fsck", "--strict", "--no-dangling", "--no-progress"]).map(|_| ())
 }
 
-/// The files that each stage with a commit left, as the tree of its commit, and those of the branch of the
-/// run, by names that are the same in every run: those of events of all runs, a line each.
+/// The files that each stage with a commit left, as the tree of its commit, what each command printed, and the
+/// files of the branch of the run, by names that are the same in every run. `runs` are the events of each, a line
+/// each.
 pub(crate) fn trees<'e>(
     dir: &Path,
     runs: impl IntoIterator<Item = (&'e String, &'e Vec<String>)>,
@@ -171,9 +172,16 @@ pub(crate) fn trees<'e>(
                 let parent = &event["properties"]["parent"];
                 of = format!("{}/{}: ", parent["branch"], parent["node_id"]);
             }
-            let Some(sha) = event["properties"]["outcome"]["git_sha"].as_str() else { continue };
             let (branch, node) = (&event["branch"], &event["node_id"]);
-            trees.insert(format!("{of}{branch}/{node}@{}", event["visit"]), tree(dir, sha)?);
+            let stage = format!("{of}{branch}/{node}@{}", event["visit"]);
+            if let Some(sha) = event["properties"]["git_sha"].as_str() {
+                trees.insert(stage.clone(), tree(dir, sha)?);
+            }
+            // By its hash.
+            let printed = &event["properties"]["context_updates"]["command.output"];
+            if let Some(printed) = printed.as_str() {
+                trees.insert(format!("what {stage} printed"), printed.to_owned());
+            }
         }
     }
     Ok(trees)
@@ -181,6 +189,24 @@ pub(crate) fn trees<'e>(
 
 fn tree(dir: &Path, commit: &str) -> Result<String> {
     git(dir, &["rev-parse", "--verify", &format!("{commit}^{{tree}}")])
+}
+
+/// A text with the ids of commits, which have the time in them, replaced.
+pub(crate) fn without_commits(text: &str) -> String {
+    const DIGITS: usize = 40;
+    let mut shown = String::new();
+    let mut digits = String::new();
+    for character in text.chars().chain(['\0']) {
+        if matches!(character, '0'..='9' | 'a'..='f') {
+            digits.push(character);
+            continue;
+        }
+        shown.push_str(if digits.len() == DIGITS { "COMMIT" } else { &digits });
+        digits.clear();
+        shown.push(character);
+    }
+    shown.pop();
+    shown
 }
 
 /// The name of the stage that a fork is made from, and its name among the [`trees`].
@@ -204,4 +230,20 @@ fn git(dir: &Path, args: &[&str]) -> Result<String> {
         bail!("`git {}`: {}: {}", args.join(" "), output.status, stderr.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_commits_are_replaced() {
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(without_commits(&format!("a {commit}")), "a COMMIT");
+        assert_eq!(
+            without_commits(&format!("\"{commit}\"{commit}0")),
+            format!("\"COMMIT\"{commit}0")
+        );
+        assert_eq!(without_commits(""), "");
+    }
 }
