@@ -200,7 +200,12 @@ fn has_cargo_command(root: &Path, name: &str) -> bool {
 
 /// A few kills and damaged stores; `cargo xtask crash` has options for their numbers.
 fn crashes(root: &Path) -> Result<StepResult> {
-    for args in [&["--kills", "12"][..], &["--agents", "--kills", "6"], &["--faults", "1"]] {
+    for args in [
+        &["--kills", "12"][..],
+        &["--agents", "--kills", "6"],
+        &["--worktrees", "--kills", "4"],
+        &["--faults", "1"],
+    ] {
         crash::run(root, &crash::Args::new(args))?;
     }
     Ok(StepResult::Passed)

@@ -80,8 +80,7 @@ impl DirBlobs {
         &self,
         fill: impl FnOnce(&mut dyn Write) -> Result<(), BlobError>,
     ) -> Result<BlobRef, BlobError> {
-        let dir = self.root.join(UNFINISHED);
-        create_dirs(&dir).map_err(io_at(&dir))?;
+        let dir = self.unfinished()?;
         let mut temporary = temporary(&dir).map_err(io_at(&dir))?;
         let mut hashing = Hashing { out: &mut temporary, hash: Sha256::new() };
         {
@@ -93,6 +92,13 @@ impl DirBlobs {
         let blob = BlobRef::from_digest(hash.finalize().into());
         self.settle(&blob, temporary)?;
         Ok(blob)
+    }
+
+    /// The directory of files that are not whole yet.
+    fn unfinished(&self) -> Result<PathBuf, BlobError> {
+        let dir = self.root.join(UNFINISHED);
+        create_dirs(&dir).map_err(io_at(&dir))?;
+        Ok(dir)
     }
 
     /// Moves a written file to its blob's name, durably.
@@ -144,7 +150,11 @@ impl BlobStore for DirBlobs {
             self.sync_shard(&blob)?;
             return Ok(blob);
         }
-        self.write(|out| out.write_all(bytes).map_err(io_at(&self.root)))
+        let dir = self.unfinished()?;
+        let mut temporary = temporary(&dir).map_err(io_at(&dir))?;
+        temporary.write_all(bytes).map_err(io_at(&dir))?;
+        self.settle(&blob, temporary)?;
+        Ok(blob)
     }
 
     fn put_json_string(&self, text: &mut dyn Read) -> Result<BlobRef, BlobError> {

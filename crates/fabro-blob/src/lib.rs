@@ -16,13 +16,14 @@
 //! # Ok::<(), fabro_blob::BlobError>(())
 //! ```
 //!
-//! Limits: [`BlobStore::get`] holds the whole blob in memory; [`BlobStore::copy_to`] and
-//! [`BlobStore::put_json_string`] of a [`DirBlobs`] need 64 KiB for a blob of any size.
+//! Limits: [`BlobStore::get`] holds the whole blob in memory; [`BlobStore::copy_to`],
+//! [`copy_text`] and [`BlobStore::put_json_string`] of a [`DirBlobs`] need 64 KiB for a blob of any size.
 
 mod dir;
 mod file;
 mod json_string;
 mod memory;
+mod text;
 mod value;
 
 use std::io;
@@ -34,6 +35,7 @@ use fabro_types::BlobRef;
 pub use file::{as_file, bytes_as_file};
 pub use json_string::text_to_json_string;
 pub use memory::MemoryBlobs;
+pub use text::copy_text;
 pub use value::{
     NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, offload_value, read_blob, read_inner, reference,
 };

@@ -133,7 +133,10 @@ pub use pause_rule::pauses as pauses_when_unavailable;
 pub use select::{LookupError, Reading};
 pub use stage_builder::StageBuilder;
 pub use state::{Phase, RunState};
-pub use worktrees::{BRANCH_WORKTREES, LineWorktree, Worktrees, branch_worktree_top, worktree_top};
+pub use worktrees::{
+    BRANCH_WORKTREES, LineWorktree, Worktrees, branch_worktree_top, git_branch,
+    sub_workflow_worktree, worktree_top,
+};
 
 #[cfg(test)]
 mod tests;

@@ -315,12 +315,7 @@ impl Machine {
         if run.worktree.is_some() {
             return Ok(Ok(true));
         }
-        let why = if run.parent.is_some() {
-            "isolation=worktree is not for fan-outs of a sub-workflow, which works in the worktree of its stage; import the file (`import`) instead"
-        } else {
-            "isolation=worktree needs a run with a git worktree"
-        };
-        Ok(Err(why.to_owned()))
+        Ok(Err("isolation=worktree needs a run with a git worktree".to_owned()))
     }
 
     fn fail_stage(

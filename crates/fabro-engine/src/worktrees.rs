@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabro_events::{CreatedRun, Event, EventBody, RunWorktree};
-use fabro_types::BranchPath;
+use fabro_events::{BranchWorktrees, CreatedRun, Event, EventBody, RunWorktree};
+use fabro_types::{BranchPath, RunId};
 
+use crate::handler::Stage;
 use crate::line::MAIN;
 
 /// The git worktrees of a run: its own, and those of the branches of fan-outs with `isolation=worktree`.
@@ -78,6 +79,11 @@ impl Worktrees {
         }
     }
 
+    /// The lines that have one of their own, with its last commit.
+    pub fn heads(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.heads.iter()
+    }
+
     /// The last commit of the worktree that was made for this line itself.
     pub fn head(&self, line: &str) -> Option<&Arc<str>> {
         self.heads.get(line)
@@ -92,12 +98,53 @@ pub fn worktree_top(work_dir: &Path, record: &RunWorktree) -> PathBuf {
 
 /// The top of the worktree of a branch, beside the run's own.
 pub fn branch_worktree_top(work_dir: &Path, record: &RunWorktree, branch: &str) -> PathBuf {
-    let name = BranchPath::new(branch).file_name();
-    worktree_top(work_dir, record).with_file_name(BRANCH_WORKTREES).join(name)
+    branches_dir(work_dir, record).join(BranchPath::new(branch).file_name())
 }
 
 /// The folder of the run's directory that the worktrees of branches are in.
 pub const BRANCH_WORKTREES: &str = "worktrees";
+
+fn branches_dir(work_dir: &Path, record: &RunWorktree) -> PathBuf {
+    match &record.branches {
+        Some(branches) => PathBuf::from(&branches.dir),
+        None => worktree_top(work_dir, record).with_file_name(BRANCH_WORKTREES),
+    }
+}
+
+/// The name of the git branch of a line; with the name of a line that does not exist, that of a branch of the run
+/// as it would be.
+pub fn git_branch(run: RunId, record: &RunWorktree, line: &str) -> String {
+    let line = BranchPath::new(line);
+    if line.is_main() {
+        return record.branch.clone();
+    }
+    format!("{}/{}", branch_prefix(run, record), line.file_name())
+}
+
+fn branch_prefix(run: RunId, record: &RunWorktree) -> String {
+    let own = record.branches.as_ref().map(|branches| branches.prefix.clone());
+    own.unwrap_or_else(|| format!("fabro/branch/{run}"))
+}
+
+/// The worktree of `child`, the sub-workflow of a stage: that of the stage, with a place of their own for the
+/// worktrees of its branches. `None` where the stage has none.
+pub fn sub_workflow_worktree(stage: &Stage, child: RunId) -> Option<RunWorktree> {
+    let at = stage.worktree.as_ref()?;
+    let record = stage.run.worktree.as_ref()?;
+    let dir = match &record.branches {
+        Some(branches) => PathBuf::from(&branches.dir),
+        None => stage.run_dir.join(BRANCH_WORKTREES),
+    };
+    Some(RunWorktree {
+        base: at.head.to_string(),
+        branch: git_branch(stage.run_id, record, &at.line),
+        branches: Some(BranchWorktrees {
+            dir: dir.join(child.to_string()).to_string_lossy().into_owned(),
+            prefix: format!("{}/{child}", branch_prefix(stage.run_id, record)),
+        }),
+        ..record.clone()
+    })
+}
 
 /// The working directory of a line that works in the worktree of `line`.
 pub(crate) fn work_dir_of(created: &CreatedRun, line: &str) -> Option<String> {

@@ -27,9 +27,10 @@ pub mod stage_name;
 use std::sync::Arc;
 
 pub use body::{
-    Candidate, CapturedArtifact, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun,
-    EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose, PauseReason,
-    PlannedBranch, QuestionType, RunWorktree, ShortenedResult, StageFailure, Tier, WindowUse,
+    BranchWorktrees, Candidate, CapturedArtifact, CompletedCompaction, CompletedStage,
+    CompletedTool, CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given,
+    MessagePurpose, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
+    StageFailure, Tier, WindowUse,
 };
 pub use edge_choice::EdgeChoice;
 use fabro_types::RunId;

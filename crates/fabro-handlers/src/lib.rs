@@ -84,7 +84,7 @@ pub use llm::{
     compaction_policy, interpret, interpret_simulated, invalid_outcome, offload_notes, price_by,
 };
 pub use registry::{Registry, Services};
-pub use sub_workflow::SubWorkflowHandler;
+pub use sub_workflow::{SubWorkflowHandler, sub_workflow_id};
 pub use toolbox::LocalToolbox;
 pub use wait::WaitHandler;
 

@@ -102,6 +102,11 @@ impl Registry {
         })
     }
 
+    /// Stages of sub-workflows are run by this handler, which hands them on to this registry.
+    pub fn run_sub_workflows_by(&self, handler: &Arc<dyn Handler>) {
+        self.sub_workflow.run_stages_by(Arc::downgrade(handler));
+    }
+
     fn handler(&self, kind: NodeKind) -> Option<&dyn Handler> {
         Some(match kind {
             NodeKind::Agent | NodeKind::Prompt => &*self.llm,

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
 use fabro_engine::{
-    Batch, BlobStore, Clock, Condition, Context, Handler, Input, InputSpec, Machine, ManagerSpec,
-    Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState, Stage, StageEnd, Store,
-    StoreError, World, begin, cancel, drive, keys, read_all,
+    ActiveStage, Batch, BlobStore, Clock, Condition, Context, Handler, Input, InputSpec, Machine,
+    ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState, Stage,
+    StageEnd, Store, StoreError, World, begin, cancel, drive, keys, read_all,
+    sub_workflow_worktree,
 };
 use fabro_events::{
     EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
@@ -48,6 +49,8 @@ const CANCELED_WITH_STAGE: &str = "its stage was canceled";
 pub struct SubWorkflowHandler {
     /// The handler of the child's stages: the one this is part of.
     stages: Weak<dyn Handler>,
+    /// That in its place.
+    outer: OnceLock<Weak<dyn Handler>>,
     children: Arc<dyn ChildWorkflows>,
     preambles: Preambles,
     sink: Arc<dyn EventSink>,
@@ -63,11 +66,17 @@ impl SubWorkflowHandler {
         sink: Arc<dyn EventSink>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { stages, children, preambles, sink, clock }
+        Self { stages, outer: OnceLock::new(), children, preambles, sink, clock }
+    }
+
+    /// The first handler that is given here runs the stages, in place of that of [`new`](Self::new).
+    pub(crate) fn run_stages_by(&self, handler: Weak<dyn Handler>) {
+        self.outer.get_or_init(|| handler);
     }
 
     async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
-        let Some(stages) = self.stages.upgrade() else { return Err(canceled().into()) };
+        let stages = self.outer.get().unwrap_or(&self.stages);
+        let Some(stages) = stages.upgrade() else { return Err(canceled().into()) };
         // Validation has warned of it; the walk goes on, as past a command without a script.
         if stage.run.dry_run && names_no_workflow(stage) {
             return Ok(Outcome::succeeded().into());
@@ -187,6 +196,16 @@ fn inputs_of(stage: &Stage) -> Result<Map<String, Value>, StageEnd> {
     Ok(inputs)
 }
 
+/// The run of the sub-workflow of a stage of this run, whether it exists or not. `rewound_seq` is the last rewind
+/// of the run.
+pub fn sub_workflow_id(run: RunId, branch: &str, at: &ActiveStage, rewound_seq: u64) -> RunId {
+    let mut label = format!("{branch}\n{}@{}.{}", at.node, at.visit, at.attempt);
+    if rewound_seq > 0 {
+        let _ = write!(label, "\n{rewound_seq}");
+    }
+    run.derive(&label)
+}
+
 /// The run of a sub-workflow.
 struct Child {
     id: RunId,
@@ -206,12 +225,7 @@ impl Child {
         preambles: &Preambles,
     ) -> Result<Self, StageEnd> {
         let branch = stage.branch.as_deref().unwrap_or_default();
-        let mut label =
-            format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
-        if stage.rewound_seq > 0 {
-            let _ = write!(label, "\n{}", stage.rewound_seq);
-        }
-        let id = stage.run_id.derive(&label);
+        let id = sub_workflow_id(stage.run_id, branch, &stage.at, stage.rewound_seq);
         let ChildWorkflow { plan, goal, bundle } = workflow;
         let plan = Arc::new(plan);
         let mut events = read_all(&*stage.store, id).await?;
@@ -221,6 +235,7 @@ impl Child {
             let new = NewRun {
                 context: inherited(stage, preambles).await?,
                 inputs,
+                worktree: sub_workflow_worktree(stage, id),
                 ..new_run(stage, goal, bundle, &plan)
             };
             let commit = begin(id, now_ms, &plan, new);

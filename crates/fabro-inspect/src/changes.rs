@@ -54,6 +54,10 @@ pub fn changes(events: &[Event]) -> Option<Changes<'_>> {
         else {
             continue;
         };
+        if *from == *to {
+            // A sub-workflow that changed no file, beside a stage that did.
+            continue;
+        }
         let from = from.to_string();
         stages.push(StageChange { stage: key.full_name(), from, to: to.to_owned() });
     }

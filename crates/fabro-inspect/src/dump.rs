@@ -9,7 +9,7 @@ mod stages;
 use std::io;
 use std::sync::Arc;
 
-use fabro_blob::{BlobStore, reference};
+use fabro_blob::{BlobError, BlobStore, READ_LIMIT, copy_text, reference};
 use fabro_engine::checkpoint;
 use fabro_events::Event;
 use serde::Serialize;
@@ -28,7 +28,22 @@ pub trait DumpWriter {
     ///
     /// It cannot be written: the dump ends.
     fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// The same for a large file of at most `size` bytes, whose content `fill` writes.
+    ///
+    /// # Errors
+    ///
+    /// `fill` fails, or the file cannot be written.
+    fn stream(&mut self, path: &str, size: u64, fill: &mut Fill<'_>) -> io::Result<()> {
+        let _ = size;
+        let mut bytes = Vec::new();
+        fill(&mut bytes)?;
+        self.write(path, &bytes)
+    }
 }
+
+/// Writes the content of a file.
+pub type Fill<'a> = dyn FnMut(&mut dyn io::Write) -> io::Result<()> + 'a;
 
 /// A run to dump.
 pub struct DumpRun<'a> {
@@ -131,6 +146,51 @@ impl Files<'_> {
         self.writer.write(&path, bytes).map_err(|source| DumpError::Write { path, source })
     }
 
+    /// Writes a text of a stage: of a string its characters, of any other value its JSON.
+    fn text(
+        &mut self,
+        run: &DumpRun<'_>,
+        stage: &str,
+        name: &str,
+        value: &Value,
+    ) -> Result<(), DumpError> {
+        let blob = reference(run.blobs, value).filter(|_| !run.keep_references);
+        let failed = |source: BlobError| ReportError::Value {
+            what: "a file",
+            stage: stage.to_owned(),
+            source: source.into(),
+        };
+        let text = match (value, blob) {
+            (_, Some(blob)) => {
+                let size = run.blobs.len(&blob).map_err(failed)?;
+                if size > READ_LIMIT {
+                    let mut lost = None;
+                    let mut fill = |out: &mut dyn io::Write| match copy_text(run.blobs, &blob, out)
+                    {
+                        Ok(_) => Ok(()),
+                        Err(BlobError::Output { source }) => Err(source),
+                        Err(error) => {
+                            let message = error.to_string();
+                            lost = Some(error);
+                            Err(io::Error::other(message))
+                        }
+                    };
+                    let path = format!("{}{name}", self.prefix);
+                    let written = self.writer.stream(&path, size, &mut fill);
+                    return match lost {
+                        Some(error) => Err(failed(error).into()),
+                        None => written.map_err(|source| DumpError::Write { path, source }),
+                    };
+                }
+                let bytes = run.blobs.get(&blob).map_err(failed)?;
+                serde_json::from_slice::<String>(&bytes).map_or(bytes, String::into_bytes)
+            }
+            (Value::String(text), None) => text.clone().into_bytes(),
+            (other, None) => format!("{other:#}\n").into_bytes(),
+        };
+        self.write(name, &text)
+    }
+
     /// Returns how long the file is.
     fn json(&mut self, name: &str, value: &impl Serialize) -> Result<usize, DumpError> {
         let failed = |error: serde_json::Error| DumpError::Write {
@@ -156,23 +216,6 @@ impl DumpRun<'_> {
             Err(error) if error.is_store() && !error.is_too_large() => Err(error),
             _ => Ok(value),
         }
-    }
-
-    /// A text of a stage as a file has it: of a string its characters, of any other value its JSON.
-    fn text(&self, stage: &str, value: &Value) -> Result<Vec<u8>, ReportError> {
-        let bytes = match (value, reference(self.blobs, value)) {
-            (Value::String(text), _) if self.keep_references => {
-                return Ok(text.clone().into_bytes());
-            }
-            (Value::String(text), None) => return Ok(text.clone().into_bytes()),
-            (other, None) => return Ok(format!("{other:#}\n").into_bytes()),
-            (_, Some(blob)) => self.blobs.get(&blob).map_err(|source| ReportError::Value {
-                what: "a file",
-                stage: stage.to_owned(),
-                source: source.into(),
-            })?,
-        };
-        Ok(serde_json::from_slice::<String>(&bytes).map_or(bytes, String::into_bytes))
     }
 }
 

@@ -69,7 +69,7 @@ pub use error::ReportError;
 pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain};
 pub use fold::{EdgeTaken, RunFold, find_stage};
 pub use inspect::{Inspect, Pause, StageRow, inspect};
-pub use logs::{LogStream, StageSelection, Written, recorded_output, recorded_text, written};
+pub use logs::{LogStream, StageSelection, Written, copy_recorded_text, recorded_output, written};
 pub use ps::{PsRow, ps};
 pub use read_back::{read_back, read_back_small};
 pub use reports::{

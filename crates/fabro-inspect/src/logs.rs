@@ -1,9 +1,10 @@
 //! What stages wrote: the output of commands, the text of agents.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 
-use fabro_blob::{BlobStore, reference};
+use fabro_blob::{BlobError, BlobStore, copy_text, reference};
 use fabro_context::keys;
 use fabro_engine::checkpoint::{self, StageName};
 use fabro_events::{Event, EventBody};
@@ -134,28 +135,29 @@ pub fn recorded_output(event: &Event, stream: LogStream) -> Option<Arc<Value>> {
     }
 }
 
-/// Such a value as text, however large.
+/// Writes such a value as text, however large. An error means that `out` did not get all of it, or something
+/// else.
 ///
 /// # Errors
 ///
-/// It cannot be read back.
-pub fn recorded_text(
+/// It cannot be read back, or `out` fails.
+pub fn copy_recorded_text(
     key: &StageKey,
     value: &Value,
     blobs: &dyn BlobStore,
-) -> Result<String, ReportError> {
-    let failed = |source: fabro_blob::BlobError| ReportError::Value {
+    out: &mut dyn io::Write,
+) -> Result<(), ReportError> {
+    let failed = |source: BlobError| ReportError::Value {
         what: "the output",
         stage: key.full_name(),
         source: source.into(),
     };
-    let bytes = match (value, reference(blobs, value)) {
-        (_, Some(blob)) => blobs.get(&blob).map_err(failed)?,
-        (Value::String(text), None) => return Ok(text.clone()),
-        (other, None) => return Ok(format!("{other:#}")),
+    let written = match (value, reference(blobs, value)) {
+        (_, Some(blob)) => return copy_text(blobs, &blob, out).map(drop).map_err(failed),
+        (Value::String(text), None) => out.write_all(text.as_bytes()),
+        (other, None) => out.write_all(format!("{other:#}").as_bytes()),
     };
-    let text = serde_json::from_slice::<String>(&bytes);
-    Ok(text.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned()))
+    written.map_err(|source| failed(BlobError::Output { source }))
 }
 
 /// The stages that a name means, also those that start later: `NODE` is its last visit and those

@@ -132,7 +132,6 @@ pub use sandbox::sandbox_command;
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
 pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};
-pub use stage_commits::branch_name;
 pub use start_form::{StartForm, start_form};
 pub use telemetry::{exporter, run_trace};
 pub use worktree::{WORKTREE, author};

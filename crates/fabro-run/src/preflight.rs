@@ -211,17 +211,9 @@ impl Models {
 }
 
 /// Why the branches of a stage cannot have git worktrees of their own, and what to do.
-fn not_isolated(
-    settings: &RunSettings,
-    spec: &NodeSpec,
-    depth: usize,
-) -> Option<(&'static str, &'static str)> {
+fn not_isolated(settings: &RunSettings, spec: &NodeSpec) -> Option<(&'static str, &'static str)> {
     if spec.parallel()?.isolation == Isolation::None {
         return None;
-    }
-    if depth > 0 {
-        let message = "isolation=worktree is not for fan-outs of a sub-workflow, which works in the worktree of its stage";
-        return Some((message, "let the parent workflow `import` the file instead"));
     }
     (settings.git.worktree != Some(true)).then_some((
         "isolation=worktree needs a run with a git worktree of its own",
@@ -316,7 +308,7 @@ impl<'a> Preflight<'a> {
                 let message = format!("`{}`: {message}", node.id);
                 Diagnostic::error("unguarded", node.span, message).with_fix(fix)
             }));
-            findings.extend(not_isolated(self.settings, spec, *depth).map(|(message, fix)| {
+            findings.extend(not_isolated(self.settings, spec).map(|(message, fix)| {
                 let span = node.attrs.get("isolation").map_or(node.span, |attr| attr.span);
                 Diagnostic::error("isolation", span, format!("`{}`: {message}", node.id))
                     .with_fix(fix)

@@ -559,7 +559,9 @@ impl Run {
             }
         }
         let git = &self.settings.git;
-        let worktrees = restored_worktrees(&self.state, &self.events, git, &services.warn).await?;
+        let store = &*self.store;
+        let warn = &services.warn;
+        let worktrees = restored_worktrees(store, &self.state, &self.events, git, warn).await?;
         let used = self.used_answers().await?;
         // Not before its working directory is there.
         let sandbox = self.sandbox()?;
@@ -567,9 +569,10 @@ impl Run {
         let builder = builder.in_sandbox(sandbox.as_ref());
         let guard = hooks.blocking.clone().map(|it| it as _);
         let registry = builder.registry(id, &used, &services, Arc::clone(&sink), guard)?;
-        let mut handler: Arc<dyn Handler> = registry;
+        let mut handler: Arc<dyn Handler> = Arc::clone(&registry) as _;
         if let Some(worktrees) = worktrees {
             handler = Arc::new(CommitsStages { handler, worktrees });
+            registry.run_sub_workflows_by(&handler);
         }
         // The log is not needed any more, and may be large.
         self.events = Vec::new();

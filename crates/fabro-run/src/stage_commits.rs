@@ -1,27 +1,25 @@
 //! The commits of a run's stages: what each changed in the git worktree of its line, and the branches whose files a
 //! fan-in takes.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fabro_config::GitSettings;
 use fabro_engine::{
-    Handler, LineWorktree, MAIN, Merge, NodeBody, Stage, StageEnd, branch_worktree_top, keys,
-    read_blob,
+    Handler, LineWorktree, Merge, NodeBody, Stage, StageEnd, git_branch, keys, read_blob,
+    worktree_top,
 };
 use fabro_events::RunWorktree;
 use fabro_graph::NodeKind;
 use fabro_sandbox::git::{GitError, Merged, StageCommit, Worktree};
-use fabro_types::{
-    BlobRef, BranchPath, BranchResult, Failure, FailureClass, Outcome, RunId, Status,
-};
+use fabro_types::{BlobRef, BranchResult, Failure, FailureClass, Outcome, RunId, Status};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::worktree::worktree;
+use crate::worktree::{Recorded, worktree};
 
 /// How many files of a conflict are named.
 const CONFLICTS: usize = 20;
@@ -29,70 +27,73 @@ const CONFLICTS: usize = 20;
 /// Takes a warning for the user.
 pub(crate) type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The name of the git branch of a branch of a run with `isolation=worktree`; with an empty `branch`, the
-/// beginning of the names of all of them.
-pub fn branch_name(run: RunId, branch: &str) -> String {
-    format!("fabro/branch/{run}/{}", BranchPath::new(branch).file_name())
-}
+/// A git worktree, once it is made.
+type Made = Arc<OnceCell<Arc<Worktree>>>;
 
-/// The git worktree of a branch, once it is made.
-type BranchWorktree = Arc<OnceCell<Arc<Worktree>>>;
-
-/// The git worktrees of a run: its own, and those of branches, which are made with their first stage.
+/// The git worktrees of a run and its sub-workflows: its own, and those of branches, which are made with their
+/// first stage.
 pub(crate) struct RunWorktrees {
-    main: Arc<Worktree>,
     run: RunId,
     settings: GitSettings,
-    /// The lines whose worktrees keep the files that they have when this driver begins.
-    keeps: BTreeSet<Arc<str>>,
-    branches: Mutex<BTreeMap<Arc<str>, BranchWorktree>>,
+    /// What the logs said of them when this driver began, by their tops.
+    recorded: BTreeMap<PathBuf, Recorded>,
+    /// By their tops.
+    made: Mutex<BTreeMap<PathBuf, Made>>,
     warn: Warn,
 }
 
 impl RunWorktrees {
+    /// `main` is the run's own, with its top.
     pub(crate) fn new(
-        main: Arc<Worktree>,
+        (top, main): (PathBuf, Worktree),
         run: RunId,
         settings: GitSettings,
-        keeps: BTreeSet<Arc<str>>,
+        recorded: BTreeMap<PathBuf, Recorded>,
         warn: Warn,
     ) -> Self {
-        Self { main, run, settings, keeps, branches: Mutex::default(), warn }
+        let made = Arc::new(OnceCell::new_with(Some(Arc::new(main))));
+        Self { run, settings, recorded, made: Mutex::new([(top, made)].into()), warn }
     }
 
-    /// The worktree that a stage works in, with the files of the stage before it.
-    async fn of(&self, stage: &Stage) -> Result<Arc<Worktree>, GitError> {
+    /// The worktree that a stage works in, with the files of the stage before it. `None` where it has none:
+    /// in a sub-workflow that began with an older version.
+    async fn of(&self, stage: &Stage) -> Result<Option<Arc<Worktree>>, GitError> {
         let (Some(record), Some(at)) = (&stage.run.worktree, &stage.worktree) else {
-            return Ok(Arc::clone(&self.main));
+            return Ok(None);
         };
-        if &*at.line == MAIN {
-            return Ok(Arc::clone(&self.main));
-        }
+        let work_dir = Path::new(&stage.run.work_dir);
+        let top = worktree_top(work_dir, record);
         let cell = {
             // Every change is whole before the lock is given back.
-            let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(branches.entry(Arc::clone(&at.line)).or_default())
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(made.entry(top.clone()).or_default())
         };
-        // A path of a branch is of one attempt of one visit: within a driver its files are restored once.
-        let restored = cell.get_or_try_init(|| self.restored(record, at, &stage.run_dir)).await?;
-        std::fs::create_dir_all(&stage.run.work_dir)?;
-        Ok(Arc::clone(restored))
+        // A path of a branch is of one attempt of one visit, and a stage of a sub-workflow comes after the one that
+        // it is the sub-workflow of: within a driver the files of a branch are restored once.
+        let restored =
+            cell.get_or_try_init(|| self.restored(record, at, stage.run_id, &top)).await?;
+        std::fs::create_dir_all(work_dir)?;
+        Ok(Some(Arc::clone(restored)))
     }
 
     async fn restored(
         &self,
         record: &RunWorktree,
         at: &LineWorktree,
-        run_dir: &Path,
+        run: RunId,
+        top: &Path,
     ) -> Result<Arc<Worktree>, GitError> {
-        let own = run_dir.join(crate::WORKTREE).join(&record.prefix);
-        let top = branch_worktree_top(&own, record, &at.line);
-        let record = RunWorktree { branch: branch_name(self.run, &at.line), ..record.clone() };
-        let made = worktree(&record, &top, self.run, &self.settings).await?;
-        let link = format!("worktree\n{}", at.line);
-        let worktree = made.linked_as(format!("{}-{}", self.run, self.run.derive(&link)));
-        let restored = worktree.restore(&at.head, self.keeps.contains(&at.line)).await?;
-        worktree.known(&at.head).await;
+        let branch = git_branch(run, record, &at.line);
+        let record = RunWorktree { branch, ..record.clone() };
+        let made = worktree(&record, top, self.run, &self.settings).await?;
+        let link = run.derive(&format!("worktree\n{}", at.line));
+        let worktree = made.linked_as(format!("{}-{link}", self.run));
+        let (commit, keeps_files) = match self.recorded.get(top) {
+            Some(recorded) => (worktree.newest(&recorded.commits).await?, recorded.keeps_files()),
+            None => (at.head.to_string(), false),
+        };
+        let restored = worktree.restore(&commit, keeps_files).await?;
+        worktree.known(&commit).await;
         if let Some(reference) = restored.kept {
             (self.warn)(&format!(
                 "the files of branch {} are as its last stage left them; what was changed since is kept as {reference}",
@@ -115,7 +116,7 @@ impl Handler for CommitsStages {
         self.handler.places(kind)
     }
 
-    async fn execute(&self, stage: Stage) -> StageEnd {
+    async fn execute(&self, mut stage: Stage) -> StageEnd {
         if matches!(stage.spec().kind, NodeKind::Conditional | NodeKind::Exit) {
             return self.handler.execute(stage).await;
         }
@@ -126,7 +127,8 @@ impl Handler for CommitsStages {
             name = format!("{branch}/{name}");
         }
         let worktree = match self.worktrees.of(&stage).await {
-            Ok(worktree) => worktree,
+            Ok(Some(worktree)) => worktree,
+            Ok(None) => return self.handler.execute(stage).await,
             Err(error) => {
                 let message = format!("the git worktree of {name} cannot be used: {error}");
                 return StageEnd::CannotRecord { message };
@@ -140,6 +142,14 @@ impl Handler for CommitsStages {
             ),
             replaces: at.attempt > 1 || at.talked,
         };
+        let has_commits = stage.spec().kind == NodeKind::ManagerLoop;
+        let before = stage.worktree.as_ref().map(|at| Arc::clone(&at.head));
+        if let Some(at) = stage.worktree.as_mut().filter(|_| has_commits)
+            && let Some(commit) = worktree.last().await
+        {
+            // Other stages in the worktree, or an attempt before, may have made commits since.
+            at.head = commit.into();
+        }
         let stop = stage.stop.clone();
         let branches = Branches::of(&stage);
         let mut end = self.handler.execute(stage).await;
@@ -151,7 +161,10 @@ impl Handler for CommitsStages {
             commit.subject = format!("{} ({})", commit.subject, finished.outcome.status.as_str());
             match worktree.commit(&commit).await {
                 Ok((sha, warning)) => {
-                    finished.outcome.git_sha = sha;
+                    let of_sub_workflow = if has_commits { worktree.last().await } else { None };
+                    let of_sub_workflow =
+                        of_sub_workflow.filter(|it| before.as_deref() != Some(it));
+                    finished.outcome.git_sha = sha.or(of_sub_workflow);
                     if let Some(warning) = warning {
                         (self.worktrees.warn)(&format!("{name}: {warning}"));
                     }

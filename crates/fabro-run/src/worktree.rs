@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use fabro_config::{GitAuthor, GitSettings};
 use fabro_engine::{
-    ActiveStage, Isolation, MAIN, ParallelSpec, Phase, Plan, RunState, worktree_top,
+    Isolation, MAIN, NodeSpec, Phase, Plan, RunState, branch_worktree_top, git_branch, read_all,
+    worktree_top,
 };
 use fabro_events::{CreatedRun, Event, EventBody, RunWorktree};
 use fabro_graph::NodeKind;
+use fabro_handlers::sub_workflow_id;
 use fabro_sandbox::git::{Author, GitError, Repository, Worktree};
+use fabro_store::Store;
 use fabro_types::RunId;
 
 use crate::services::RUN_ID_VARIABLE;
-use crate::stage_commits::{RunWorktrees, Warn, branch_name};
+use crate::stage_commits::{RunWorktrees, Warn};
 use crate::{RunError, SetupError};
 
 /// Variables with which git commands of stages would use another repository.
@@ -93,12 +96,17 @@ pub(crate) async fn new_worktree(
         base,
         branch: format!("fabro/run/{run}"),
         prefix: repository.prefix.to_string_lossy().into_owned(),
+        branches: None,
     };
     let dir = run_dir.join(WORKTREE);
-    let isolates = |spec: &ParallelSpec| spec.isolation == Isolation::Worktree;
+    // A sub-workflow may have some too.
+    let may_isolate = |spec: &NodeSpec| {
+        spec.kind == NodeKind::ManagerLoop
+            || spec.parallel().is_some_and(|spec| spec.isolation == Isolation::Worktree)
+    };
     let nodes = plan.workflow().nodes();
-    let has_branches = nodes.filter_map(|node| plan.find(&node.id)?.parallel()).any(isolates);
-    let of_branches = has_branches.then(|| branch_name(run, "branch"));
+    let has_branches = nodes.filter_map(|node| plan.find(&node.id)).any(may_isolate);
+    let of_branches = has_branches.then(|| git_branch(run, &record, "branch"));
     for name in [record.branch.clone()].into_iter().chain(of_branches) {
         let named = RunWorktree { branch: name, ..record.clone() };
         let worktree = worktree(&named, &dir, run, settings).await;
@@ -158,6 +166,7 @@ fn work_dir_in(dir: &Path, record: &RunWorktree) -> PathBuf {
 ///
 /// Git cannot restore the files.
 pub(crate) async fn restored_worktrees(
+    store: &dyn Store,
     state: &RunState,
     events: &[Event],
     settings: &GitSettings,
@@ -165,19 +174,21 @@ pub(crate) async fn restored_worktrees(
 ) -> Result<Option<RunWorktrees>, RunError> {
     let Some(created) = &state.created else { return Ok(None) };
     let Some(record) = &created.worktree else { return Ok(None) };
-    let Some(commit) = state.worktrees.head(MAIN) else { return Ok(None) };
     let work_dir = Path::new(&created.work_dir);
-    let keeps = keeps_files(state, events);
+    let top = worktree_top(work_dir, record);
+    let is_anew = state.phase == Phase::Created || is_forked(events);
+    let recorded = recorded(store, state, is_anew).await?;
+    let Some(own) = recorded.get(&top) else { return Ok(None) };
     let restore = async {
-        let top = worktree_top(work_dir, record);
         let worktree = worktree(record, &top, state.run_id, settings).await?;
-        let restored = worktree.restore(commit, keeps.contains(MAIN)).await?;
-        worktree.known(commit).await;
+        let commit = worktree.newest(&own.commits).await?;
+        let restored = worktree.restore(&commit, own.keeps_files()).await?;
+        worktree.known(&commit).await;
         std::fs::create_dir_all(work_dir)?;
         Ok((worktree, restored))
     };
     let (worktree, restored) = restore.await.map_err(|error| no_worktree(&error))?;
-    if restored.is_new && state.phase != Phase::Created && !is_forked(events) {
+    if restored.is_new && !is_anew {
         warn(
             "the worktree of the run was not there and has been made again, without files that git ignores",
         );
@@ -187,32 +198,77 @@ pub(crate) async fn restored_worktrees(
             "the files are as the last stage left them; what was changed since is kept as {reference}"
         ));
     }
+    let main = (top, worktree);
     let settings = settings.clone();
-    Ok(Some(RunWorktrees::new(Arc::new(worktree), state.run_id, settings, keeps, Arc::clone(warn))))
+    Ok(Some(RunWorktrees::new(main, state.run_id, settings, recorded, Arc::clone(warn))))
 }
 
-/// The worktrees whose files are as the run needs them, by the lines that they were made for: an agent
-/// continues its conversation with its files, a person may have changed some at a gate, and the stages of
-/// a sub-workflow have no commits of their own. A script that was interrupted runs again, with the files
-/// of the stage before it.
-fn keeps_files(state: &RunState, events: &[Event]) -> BTreeSet<Arc<str>> {
-    let changes_none =
-        |kind| matches!(kind, NodeKind::Human | NodeKind::Wait | NodeKind::ManagerLoop);
-    if state.phase == Phase::Created || is_forked(events) {
-        return BTreeSet::new();
+/// What the logs of a run and its sub-workflows say of one of their worktrees.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorded {
+    /// The last commits, of each run that works in it.
+    pub(crate) commits: BTreeSet<Arc<str>>,
+    stages: Vec<RunningStage>,
+    /// The files are those of the commit, whatever there is.
+    is_anew: bool,
+}
+
+/// A stage that was running when a driver ended.
+#[derive(Clone, Copy, Debug)]
+struct RunningStage {
+    kind: NodeKind,
+    talked: bool,
+}
+
+impl Recorded {
+    /// Whether the files are as the run needs them: an agent continues its conversation with its files, a
+    /// person may have changed some at a gate. A script that was interrupted runs again, with the files of
+    /// the stage before it.
+    pub(crate) fn keeps_files(&self) -> bool {
+        let changes_none =
+            |kind| matches!(kind, NodeKind::Human | NodeKind::Wait | NodeKind::ManagerLoop);
+        let talked = self.stages.iter().any(|stage| stage.talked);
+        !self.is_anew && (talked || self.stages.iter().all(|stage| changes_none(stage.kind)))
     }
-    let mut stages: BTreeMap<Arc<str>, Vec<&ActiveStage>> = BTreeMap::new();
-    stages.insert(MAIN.into(), Vec::new());
-    for (line, stage) in state.active() {
-        if let Some(worktree) = state.worktrees.of(line) {
-            stages.entry(worktree.line).or_default().push(stage);
+}
+
+/// What is recorded of the worktrees of a run, by their tops. A sub-workflow that is running works in that of its
+/// stage, and its stages count instead of that one.
+async fn recorded(
+    store: &dyn Store,
+    root: &RunState,
+    is_anew: bool,
+) -> Result<BTreeMap<PathBuf, Recorded>, RunError> {
+    let mut recorded: BTreeMap<PathBuf, Recorded> = BTreeMap::new();
+    let mut states = vec![root.clone()];
+    while let Some(state) = states.pop() {
+        let Some(created) = &state.created else { continue };
+        let Some(record) = &created.worktree else { continue };
+        let work_dir = Path::new(&created.work_dir);
+        let top = |line: &str| match line {
+            MAIN => worktree_top(work_dir, record),
+            line => branch_worktree_top(work_dir, record, line),
+        };
+        for (line, head) in state.worktrees.heads() {
+            let of_line = recorded.entry(top(line)).or_default();
+            of_line.commits.insert(Arc::clone(head));
+            of_line.is_anew = is_anew;
+        }
+        for (line, stage) in state.active() {
+            if stage.handler == NodeKind::ManagerLoop {
+                let child = sub_workflow_id(state.run_id, line, stage, state.rewound_seq);
+                let child = RunState::try_replay(child, &read_all(store, child).await?)?;
+                if child.created.as_ref().is_some_and(|created| created.worktree.is_some()) {
+                    states.push(child);
+                    continue;
+                }
+            }
+            let Some(worktree) = state.worktrees.of(line) else { continue };
+            let running = RunningStage { kind: stage.handler, talked: stage.talked };
+            recorded.entry(top(&worktree.line)).or_default().stages.push(running);
         }
     }
-    let keeps = |stages: &[&ActiveStage]| {
-        stages.iter().any(|stage| stage.talked)
-            || stages.iter().all(|stage| changes_none(stage.handler))
-    };
-    stages.into_iter().filter(|(_, stages)| keeps(stages)).map(|(line, _)| line).collect()
+    Ok(recorded)
 }
 
 /// Whether a fork or a rewind is the last thing that happened.

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::agents::Model;
 use crate::check::Snapshot;
-use crate::json;
+use crate::{json, worktrees};
 
 /// Where `fabro resume` finds what a dead driver left: scripts have the run's id in their
 /// environment.
@@ -31,6 +31,8 @@ pub(crate) struct Case {
     fabro: PathBuf,
     store: PathBuf,
     work: Work,
+    /// What must not change in the repository of the user.
+    of_user: Option<Vec<String>>,
 }
 
 /// A workflow with its files.
@@ -43,6 +45,8 @@ pub(crate) struct Work {
     pub(crate) files: Vec<(&'static str, String)>,
     /// The model server, with the protocol of Chat Completions; `None` for a model script.
     pub(crate) model: Option<Model>,
+    /// The folder is a git repository of a user.
+    pub(crate) is_repository: bool,
 }
 
 impl Case {
@@ -51,8 +55,13 @@ impl Case {
         for (file, text) in &work.files {
             fs::write(dir.path().join(file), text).with_context(|| format!("write {file}"))?;
         }
+        let mut of_user = None;
+        if work.is_repository {
+            worktrees::make_repository(dir.path())?;
+            of_user = Some(worktrees::of_user(dir.path())?);
+        }
         let store = dir.path().join("store");
-        Ok(Self { fabro: fabro.to_owned(), store, dir, work })
+        Ok(Self { fabro: fabro.to_owned(), store, dir, work, of_user })
     }
 
     /// The same, with the store in another place.
@@ -129,6 +138,55 @@ impl Case {
         Snapshot::new(self.events()?, self.effects()?)
     }
 
+    /// What is wrong with the repository: with its objects, or with what is the user's in it.
+    pub(crate) fn wrong_repository(&self) -> Result<Vec<String>> {
+        let Some(before) = &self.of_user else { return Ok(Vec::new()) };
+        worktrees::check_objects(self.dir())?;
+        let now = worktrees::of_user(self.dir())?;
+        let gone = before.iter().filter(|line| !now.contains(line));
+        let new = now.iter().filter(|line| !before.contains(line));
+        let gone = gone.map(|line| format!("the user's repository had `{line}`, and has not"));
+        let new = new.map(|line| format!("the user's repository has `{line}`, and had not"));
+        Ok(gone.chain(new).collect())
+    }
+
+    /// The files that stages left, by stage; empty without a repository.
+    pub(crate) fn trees(&self) -> Result<BTreeMap<String, String>> {
+        let run = self.run_id()?.filter(|_| self.of_user.is_some());
+        let Some(run) = run else { return Ok(BTreeMap::new()) };
+        worktrees::trees(self.dir(), &self.events()?, &run)
+    }
+
+    /// Forks the run from its third stage, which must have the files of that stage, and with `resumes` those of the
+    /// whole run at its end: what is wrong.
+    pub(crate) fn wrong_fork(
+        &self,
+        trees: &BTreeMap<String, String>,
+        resumes: bool,
+    ) -> Result<Vec<String>> {
+        let Some(run) = self.run_id()?.filter(|_| self.of_user.is_some()) else {
+            return Ok(Vec::new());
+        };
+        let (stage, name) = worktrees::third();
+        let fork = self.ask(&["fork", &run, stage])?;
+        let ids = self.ids(&[])?;
+        let fork = ids.iter().find(|id| **id != run).with_context(|| format!("no fork: {fork}"))?;
+        let mut wrong = Vec::new();
+        let mut check = |expected: Option<&String>| -> Result<()> {
+            let found = worktrees::tree_of_run(self.dir(), fork)?;
+            if expected != Some(&found) {
+                wrong.push(format!("a fork from {stage} has the files {found}, not {expected:?}"));
+            }
+            Ok(())
+        };
+        check(trees.get(&name))?;
+        if resumes {
+            self.ask(&["resume", fork])?;
+            check(trees.get(worktrees::OF_RUN))?;
+        }
+        Ok(wrong)
+    }
+
     /// The events of the run and of its sub-workflows, a line each, by run.
     fn events(&self) -> Result<BTreeMap<String, Vec<String>>> {
         let runs = self.ids(&["--all"])?.into_iter().map(|run| {
@@ -145,6 +203,9 @@ impl Case {
             text = text.replace(&run, "RUN");
         }
         text = text.replace(&self.dir.path().display().to_string(), "DIR");
+        if self.of_user.is_some() {
+            text = worktrees::without_commits(&text);
+        }
         let context = json(&text, "fabro context")?;
         let keys = context.as_object().context("the context is no object")?;
         Ok(keys.iter().map(|(key, value)| (key.clone(), value.to_string())).collect())

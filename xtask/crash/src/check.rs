@@ -9,6 +9,8 @@ use serde_json::Value;
 pub(crate) struct Baseline {
     pub(crate) context: BTreeMap<String, String>,
     pub(crate) effects: BTreeMap<String, usize>,
+    /// The files that stages left and found, in a git repository.
+    pub(crate) trees: BTreeMap<String, String>,
 }
 
 impl Baseline {
@@ -241,7 +243,8 @@ mod tests {
             let context = context.iter().map(|(key, value)| (own(key), own(value))).collect();
             let effects = counts(&[("a@1", 1)]);
             let reported = reported.iter().map(own).collect();
-            baseline(&Baseline { context, effects }, &snapshot(events, &[]), &reported)
+            let trees = BTreeMap::new();
+            baseline(&Baseline { context, effects, trees }, &snapshot(events, &[]), &reported)
         };
         let whole = [("stage.started", "a"), ("stage.completed", "a")];
         assert_eq!(check(&whole, &[("a", "1")], &["r-1"]), [""; 0]);

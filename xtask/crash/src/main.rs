@@ -10,6 +10,10 @@
 //! keeps what it was asked, so that it can be seen whether an answer that was paid for was asked for
 //! again, and whether a provider would have taken every conversation.
 //!
+//! With `--worktrees` the stages change files in git worktrees, those of branches and sub-workflows too: see
+//! [`worktrees`]. After each kill the repository must be whole, and the user's part of it as it was; in the end
+//! each stage must have left the files that it left in the undisturbed run, and a fork must begin with them.
+//!
 //! With `--faults` the store is damaged between two drivers: see [`faults`].
 //!
 //! # Limits
@@ -32,6 +36,7 @@ mod check;
 mod disk;
 mod faults;
 mod workflow;
+mod worktrees;
 
 use case::{Case, Driver, Work};
 use check::{Baseline, Snapshot};
@@ -49,13 +54,16 @@ struct Args {
     /// Kill them while agents talk to a model and use tools
     #[arg(long)]
     agents: bool,
+    /// Kill them while stages change files in git worktrees
+    #[arg(long, conflicts_with = "agents")]
+    worktrees: bool,
     /// Damage the store between two drivers instead: flipped bits, lost, older and replaced files; set the clock, lower the limit of open files
     #[arg(
         long,
         value_name = "ROUNDS",
         num_args = 0..=1,
         default_missing_value = "6",
-        conflicts_with_all = ["agents", "kills"]
+        conflicts_with_all = ["agents", "worktrees", "kills"]
     )]
     faults: Option<u32>,
     /// Decides the instants; a new one every time without it
@@ -85,6 +93,9 @@ const COMMANDS: Kind = Kind { flags: "", kills: 200, work: || Ok(workflow::work(
 /// Agents that talk to a model and use tools.
 const AGENTS: Kind = Kind { flags: " --agents", kills: 100, work: agents::work };
 
+/// Stages that change files in git worktrees.
+const WORKTREES: Kind = Kind { flags: " --worktrees", kills: 100, work: || Ok(worktrees::work()) };
+
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,6 +113,9 @@ fn run(args: &Args) -> Result<()> {
     say(&format!("crash: seed {seed}"));
     if args.agents {
         return kill_all(&AGENTS, &fabro, args, seed);
+    }
+    if args.worktrees {
+        return kill_all(&WORKTREES, &fabro, args, seed);
     }
     if let Some(rounds) = args.faults {
         say(&format!("crash: {}", faults::run(&fabro, seed, rounds, args.keep)?));
@@ -161,7 +175,8 @@ fn leave_alone(case: &Case) -> Result<(Baseline, Duration)> {
     let time = started.elapsed();
     ensure!(status.success(), "the undisturbed run: {status}: {}", case.complaints());
     let reported = driver.reported()?.into_iter().collect();
-    let baseline = Baseline { context: case.context()?, effects: case.effects()? };
+    let trees = case.trees()?;
+    let baseline = Baseline { context: case.context()?, effects: case.effects()?, trees };
     let wrong = check::baseline(&baseline, &case.snapshot()?, &reported);
     ensure!(wrong.is_empty(), "the undisturbed run: {}", wrong.join("\n  "));
     judge(case, &baseline, &[], &reported).context("the undisturbed run")?;
@@ -184,6 +199,12 @@ fn judge(
         case.model().map(|model| agents::wrong(model, seen.len(), &last)).unwrap_or_default(),
     );
     wrong.extend(case.leftovers()?);
+    wrong.extend(case.wrong_repository()?);
+    wrong.extend(check::contexts(&baseline.trees, &case.trees()?));
+    if wrong.is_empty() {
+        wrong = case.wrong_fork(&baseline.trees, seen.is_empty())?;
+        wrong.extend(case.wrong_repository()?);
+    }
     if wrong.is_empty() {
         return Ok(());
     }
@@ -227,6 +248,8 @@ impl Disturbed<'_> {
                 Some(_) => self.case.snapshot()?,
             };
             self.seen.push(snapshot);
+            let wrong = self.case.wrong_repository()?;
+            ensure!(wrong.is_empty(), "after a kill: {}", wrong.join("\n  "));
             // The driver may have died between the last commit and its own end.
             if let Some(run) = &run
                 && self.case.has_succeeded(run)?

@@ -38,6 +38,7 @@ pub(crate) fn work() -> Work {
         args: &["--answers", "answers.json", "--model-script", "model.json"],
         files: files.into(),
         model: None,
+        is_repository: false,
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_events::{Event, EventBody, ParentStage};
-use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as write_run};
+use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, Fill, StageDir, dump as write_run};
 use fabro_inspect::{StageChange, artifacts, changes};
 use fabro_run::{Bundle, is_driven};
 use fabro_sandbox::artifacts::{FILES, stored_file};
@@ -103,8 +103,8 @@ pub(super) struct Family {
     pub(super) logs: BTreeMap<RunId, Vec<Event>>,
     driven: bool,
     pub(super) keep_references: bool,
-    /// What the stages of the run at the top changed in its git worktree, as patches, by their full names.
-    patches: BTreeMap<String, Vec<u8>>,
+    /// What stages changed in git worktrees, as patches, by their runs and full names.
+    patches: BTreeMap<(RunId, String), Vec<u8>>,
 }
 
 impl Family {
@@ -113,10 +113,10 @@ impl Family {
         for member in store.family(run).await? {
             logs.insert(member, read_all(store, member).await?);
         }
-        let patches = match logs.get(&run) {
-            Some(events) => patches(events).await,
-            None => BTreeMap::new(),
-        };
+        let mut patches = BTreeMap::new();
+        for (member, events) in &logs {
+            add_patches(*member, events, &mut patches).await;
+        }
         Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false, patches })
     }
 
@@ -143,8 +143,8 @@ impl Family {
         for stage in &stages {
             earlier_attempts(&run_dir, stage, prefix, writer)?;
             let name = stage.key().full_name();
-            if let Some(patch) = self.patches.get(&name).filter(|_| prefix.is_empty()) {
-                let path = format!("stages/{}/diff.patch", stage.name);
+            if let Some(patch) = self.patches.get(&(run, name)) {
+                let path = format!("{prefix}stages/{}/diff.patch", stage.name);
                 writer.write(&path, patch).map_err(|source| DumpError::Write { path, source })?;
             }
         }
@@ -172,19 +172,21 @@ impl Family {
     }
 }
 
-/// The patches of the stages that changed files. Those whose commits are gone are warnings: the rest of the dump
-/// is right.
-async fn patches(events: &[Event]) -> BTreeMap<String, Vec<u8>> {
-    let mut patches = BTreeMap::new();
-    let Some(changes) = changes(events) else { return patches };
+/// The patches of the stages of a run that changed files. Those whose commits are gone are warnings: the rest of
+/// the dump is right.
+async fn add_patches(
+    run: RunId,
+    events: &[Event],
+    patches: &mut BTreeMap<(RunId, String), Vec<u8>>,
+) {
+    let Some(changes) = changes(events) else { return };
     let repository = Path::new(&changes.worktree.repository);
     for StageChange { stage, from, to } in changes.stages {
         match patch(repository, &from, &to, PatchStyle::Patch).await {
-            Ok(patch) => drop(patches.insert(stage, patch)),
+            Ok(patch) => drop(patches.insert((run, stage), patch)),
             Err(error) => output::stderr(&format!("warning: no diff.patch of {stage}: {error}\n")),
         }
     }
-    patches
 }
 
 fn created(events: &[Event]) -> Option<(&fabro_types::BlobRef, Option<&ParentStage>)> {
@@ -206,9 +208,10 @@ fn earlier_attempts(
     for attempt in 1..=stage.earlier_attempts {
         let below = format!("stages/{}/attempt-{attempt}", stage.name);
         for name in FILES {
-            let Ok(bytes) = fs::read(run_dir.join(&below).join(name)) else { continue };
+            let Ok(file) = File::open(run_dir.join(&below).join(name)) else { continue };
             let path = format!("{prefix}{below}/{name}");
-            writer.write(&path, &bytes).map_err(|source| DumpError::Write { path, source })?;
+            let copied = copy(file, &path, writer);
+            copied.map_err(|source| DumpError::Write { path, source })?;
         }
     }
     Ok(())
@@ -228,13 +231,18 @@ fn write_artifacts(
         let failed = |source| DumpError::Write { path: path.clone(), source };
         match stored_file(run_dir, &kept.artifact.file, &kept.artifact.sha256) {
             Ok(file) => {
-                let bytes = fs::read(file).map_err(failed)?;
-                writer.write(&path, &bytes).map_err(failed)?;
+                let file = File::open(file).map_err(failed)?;
+                copy(file, &path, writer).map_err(failed)?;
             }
             Err(damaged) => output::stderr(&format!("warning: {damaged}\n")),
         }
     }
     Ok(())
+}
+
+fn copy(mut file: File, path: &str, writer: &mut dyn DumpWriter) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    writer.stream(path, size, &mut |out| io::copy(&mut file, out).map(drop))
 }
 
 /// A directory that gets its name when all of it is written.
@@ -261,6 +269,18 @@ impl Dir {
 
 impl DumpWriter for Dir {
     fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.file(path)?.write_all(bytes)
+    }
+
+    fn stream(&mut self, path: &str, _: u64, fill: &mut Fill<'_>) -> io::Result<()> {
+        let mut file = BufWriter::new(self.file(path)?);
+        fill(&mut file)?;
+        file.flush()
+    }
+}
+
+impl Dir {
+    fn file(&mut self, path: &str) -> io::Result<File> {
         let file = self.dir.path().join(path);
         if let Some(dir) = file.parent()
             && dir != self.last
@@ -268,7 +288,7 @@ impl DumpWriter for Dir {
             fs::create_dir_all(dir)?;
             dir.clone_into(&mut self.last);
         }
-        File::create_new(file)?.write_all(bytes)
+        File::create_new(file)
     }
 }
 
@@ -290,12 +310,23 @@ impl Zip {
 
 impl DumpWriter for Zip {
     fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.start(path, bytes.len() as u64)?;
+        self.0.write_all(bytes)
+    }
+
+    fn stream(&mut self, path: &str, size: u64, fill: &mut Fill<'_>) -> io::Result<()> {
+        self.start(path, size)?;
+        fill(&mut self.0)
+    }
+}
+
+impl Zip {
+    fn start(&mut self, path: &str, size: u64) -> io::Result<()> {
         // The time of a file would make two dumps of one log differ.
         let options = SimpleFileOptions::default()
             .last_modified_time(zip::DateTime::default())
-            .large_file(bytes.len() as u64 >= u64::from(u32::MAX));
-        self.0.start_file(path, options).map_err(io::Error::other)?;
-        self.0.write_all(bytes)
+            .large_file(size >= u64::from(u32::MAX));
+        self.0.start_file(path, options).map_err(io::Error::other)
     }
 }
 

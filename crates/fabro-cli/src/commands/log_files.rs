@@ -64,6 +64,54 @@ impl GrowingFile {
     }
 }
 
+/// A text that is written to it becomes lines, like that of a [`GrowingFile`].
+pub(super) struct Lines<F> {
+    line: Vec<u8>,
+    /// How many bytes are left out.
+    skip: u64,
+    print: F,
+    /// Why printing failed.
+    failed: Option<anyhow::Error>,
+}
+
+impl<F: FnMut(&[u8]) -> anyhow::Result<()>> Lines<F> {
+    /// After the beginning of a line; the first `skip` bytes are left out.
+    pub(super) fn new(line: Vec<u8>, skip: u64, print: F) -> Self {
+        Self { line, skip, print, failed: None }
+    }
+
+    /// Prints the last line, if it is not ended, unless a line could not be printed.
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
+        match self.failed {
+            Some(error) => Err(error),
+            None if self.line.is_empty() => Ok(()),
+            None => (self.print)(&self.line),
+        }
+    }
+}
+
+impl<F: FnMut(&[u8]) -> anyhow::Result<()>> io::Write for Lines<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+        self.skip -= skipped as u64;
+        for part in bytes[skipped..].split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if self.line.ends_with(b"\n") || self.line.len() > CHUNK {
+                let printed = (self.print)(&std::mem::take(&mut self.line));
+                if let Err(error) = printed {
+                    self.failed = Some(error);
+                    return Err(io::Error::other("a line cannot be printed"));
+                }
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Where a file of an attempt that failed is: put away, unless the next attempt has not begun.
 pub(super) fn of_attempt(dir: &Path, attempt: u32, name: &str) -> PathBuf {
     let earlier = dir.join(format!("attempt-{attempt}"));

@@ -9,7 +9,7 @@ use clap_complete::ArgValueCandidates;
 use fabro_engine::{checkpoint, read_all, stage_dir};
 use fabro_events::{Event, EventBody, ParentStage};
 use fabro_inspect::{
-    LogStream, ReportError, StageKey, StageSelection, recorded_output, recorded_text, written,
+    LogStream, ReportError, StageKey, StageSelection, copy_recorded_text, recorded_output, written,
 };
 use fabro_store::{RunLog as _, Runs as _, SqliteStore};
 use fabro_terminal::{Paint, clean};
@@ -17,7 +17,7 @@ use fabro_types::{BlobRef, NodeKind, RunId};
 use serde_json::json;
 
 use super::follow::{Follow, News, is_end, no_driver};
-use super::log_files::{GrowingFile, of_attempt};
+use super::log_files::{GrowingFile, Lines, of_attempt};
 use crate::complete;
 use crate::error;
 use crate::exit::Exit;
@@ -424,12 +424,11 @@ impl StageLog {
             let is_command = self.kind == NodeKind::Command;
             match value.filter(|value| is_command && prefers_record(value, file, &path)) {
                 Some(value) => {
-                    let text = recorded_text(key, &value, store)?;
-                    let from = usize::try_from(file.offset()).unwrap_or(usize::MAX);
-                    let rest = text.as_bytes().get(from..).unwrap_or_default();
-                    let mut line = file.finish().unwrap_or_default();
-                    line.extend_from_slice(rest);
-                    printer.text(name, stream, &String::from_utf8_lossy(&line))?;
+                    let skip = file.offset();
+                    let line = file.finish().unwrap_or_default();
+                    print_recorded((line, skip), &value, key, store, |line| {
+                        printer.line(name, stream, line)
+                    })?;
                 }
                 None if is_command || stream == LogStream::Stderr => {
                     file.read(&path, |line| printer.line(name, stream, line))?;
@@ -443,11 +442,27 @@ impl StageLog {
         let asks = matches!(self.kind, NodeKind::Agent | NodeKind::Prompt) && !self.has_text;
         match recorded_output(event, LogStream::Text) {
             Some(value) if asks => {
-                printer.text(name, LogStream::Text, &recorded_text(key, &value, store)?)
+                let line = |line: &[u8]| printer.line(name, LogStream::Text, line);
+                print_recorded((Vec::new(), 0), &value, key, store, line)
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Prints a recorded text, line by line: what follows the first `skip` bytes, after the beginning of a line.
+fn print_recorded(
+    (line, skip): (Vec<u8>, u64),
+    value: &serde_json::Value,
+    key: &StageKey,
+    store: &SqliteStore,
+    print: impl FnMut(&[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut lines = Lines::new(line, skip, print);
+    let copied = copy_recorded_text(key, value, store, &mut lines);
+    // An error of the terminal is one of the copy too.
+    lines.end()?;
+    Ok(copied?)
 }
 
 /// Whether the record of an output is shown instead of its file: the file is gone, or the record is at

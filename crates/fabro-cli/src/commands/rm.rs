@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap_complete::ArgValueCandidates;
 use fabro_events::EventBody;
-use fabro_run::{RunError, WORKTREE, branch_name};
+use fabro_run::{RunError, WORKTREE};
 use fabro_sandbox::git::{GitError, LinkedWorktrees};
 use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::clean;
@@ -54,7 +54,7 @@ pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<
     let worktrees = worktrees(store, run).await?;
     store.delete(run).await?;
     let forgotten = match worktrees {
-        Some(Ok(worktrees)) => worktrees.forget(&branch_name(run, "")).await,
+        Some(Ok(worktrees)) => worktrees.forget(&format!("fabro/branch/{run}/")).await,
         Some(Err(error)) => Err(error),
         None => Ok(()),
     };

@@ -304,16 +304,16 @@ fn isolation_without_a_worktree_is_refused() {
         "parent.fabro",
         br#"digraph P { start -> child -> exit; child [shape=house, stack.child_workflow="w.fabro"] }"#,
     );
-    assert_snapshot!(project.run(&["run", "parent.fabro", "--worktree"]), @r#"
+    assert_snapshot!(project.run(&["run", "parent.fabro"]), @r#"
     exit 2
     ── stderr
-    error[isolation]: `child`: w.fabro: `fork`: isolation=worktree is not for fan-outs of a sub-workflow, which works in the worktree of its stage
+    error[isolation]: `child`: w.fabro: `fork`: isolation=worktree needs a run with a git worktree of its own
      --> parent.fabro:1:22
       |
     1 | digraph P { start -> child -> exit; child [shape=house, stack.child_workflow="w.fabro"] }
       |                      ^^^^^
       |
-      = help: let the parent workflow `import` the file instead
+      = help: set `worktree = true` in [run.git], or remove isolation=worktree
 
     error: parent.fabro is not valid
       help: fix the errors shown above
@@ -328,4 +328,183 @@ fn isolation_without_a_worktree_is_refused() {
           help: rename or delete that branch
         ");
     });
+}
+
+/// A sub-workflow with branches of its own in a branch, and one on the main line; files of `half` scripts are
+/// there only while these run.
+fn nested() -> Project {
+    let project = repository(
+        r#"digraph W {
+            graph [on_failure=stop]
+            start -> before -> each -> sub -> collect -> last_sub -> last -> exit
+            before [shape=parallelogram, script="echo before > before.file"]
+            each [shape=component, isolation=worktree, for_each="[3, 4]"]
+            sub [shape=house, stack.child_workflow="child.fabro", inputs.name="{{ context.item }}"]
+            collect [shape=tripleoctagon, merge=all]
+            last_sub [shape=house, stack.child_workflow="child.fabro", inputs.name="5"]
+            last [shape=parallelogram, script="ls *.file"]
+        }"#,
+    );
+    project.write(
+        "child.fabro",
+        br#"digraph C {
+            graph [on_failure=stop]
+            start -> c -> fork -> {x; y} -> join -> d -> exit
+            c [shape=parallelogram, script="ls *.file; echo c > c{{ inputs.name }}.file"]
+            fork [shape=component, isolation=worktree]
+            x [shape=parallelogram, script="ls *.file; echo x > x{{ inputs.name }}.file"]
+            y [shape=parallelogram, script="test ! -e x{{ inputs.name }}.file; echo y > y{{ inputs.name }}.file"]
+            join [shape=tripleoctagon, merge=all]
+            d [shape=parallelogram, script="ls *.file; echo half > half.file; test {{ inputs.name }} != 5 || test -e $(git rev-parse --git-common-dir)/go || sleep 60; rm half.file; echo d > d{{ inputs.name }}.file"]
+        }"#,
+    );
+    project
+}
+
+const NESTED_FILES: &str = "a.txt\nbefore.file\nc3.file\nc4.file\nc5.file\nd3.file\nd4.file\nd5.file\nx3.file\nx4.file\nx5.file\ny3.file\ny4.file\ny5.file\n";
+
+#[test]
+fn branches_of_sub_workflows_have_worktrees() {
+    let project = nested();
+    project.write(".git/go", b"");
+    let before = own(&project);
+    let text = project.run(&["run", "w.fabro", "--worktree"]);
+    assert!(text.starts_with("exit 0"), "{text}");
+    let (run, _) = latest(&project);
+    let files = ["ls-tree", "-r", "--name-only", &format!("fabro/run/{run}")];
+    assert_eq!(git(&project, &files), NESTED_FILES);
+    redacted().bind(|| {
+        assert_snapshot!(git(&project, &["log", "--graph", "--format=%s", &format!("fabro/run/{run}")]), @r"
+        * fabro([ID]): d (succeeded)
+        *-.   fabro([ID]): join (succeeded)
+        |\ \  
+        | | * fabro([ID]): y (succeeded)
+        | |/  
+        |/|   
+        | * fabro([ID]): x (succeeded)
+        |/  
+        * fabro([ID]): c (succeeded)
+        *-.   fabro([ID]): collect (succeeded)
+        |\ \  
+        | | * fabro([ID]): d (succeeded)
+        | | *-.   fabro([ID]): join (succeeded)
+        | | |\ \  
+        | | | | * fabro([ID]): y (succeeded)
+        | | | |/  
+        | | |/|   
+        | | | * fabro([ID]): x (succeeded)
+        | | |/  
+        | | * fabro([ID]): c (succeeded)
+        | |/  
+        |/|   
+        | * fabro([ID]): d (succeeded)
+        | *-.   fabro([ID]): join (succeeded)
+        | |\ \  
+        | | | * fabro([ID]): y (succeeded)
+        | | |/  
+        | |/|   
+        | | * fabro([ID]): x (succeeded)
+        | |/  
+        | * fabro([ID]): c (succeeded)
+        |/  
+        * fabro([ID]): before (succeeded)
+        * first
+        ");
+        assert_snapshot!(output(&project, &["diff", "latest", "last_sub", "--stat"]), @r"
+        c5.file | 1 +
+        d5.file | 1 +
+        x5.file | 1 +
+        y5.file | 1 +
+        4 files changed, 4 insertions(+)
+        ");
+        assert_snapshot!(branches(&project), @r"
+        fabro/branch/[ID]/[ID]/fork@1/x
+        fabro/branch/[ID]/[ID]/fork@1/y
+        fabro/branch/[ID]/[ID]/fork@1/x
+        fabro/branch/[ID]/[ID]/fork@1/y
+        fabro/branch/[ID]/[ID]/fork@1/x
+        fabro/branch/[ID]/[ID]/fork@1/y
+        fabro/branch/[ID]/each@1/sub-0
+        fabro/branch/[ID]/each@1/sub-1
+        fabro/run/[ID]
+        ");
+    });
+    assert_eq!(own(&project), before);
+    git(&project, &["fsck", "--strict"]);
+    assert_eq!(project.exit(&["replay", &run]), 0);
+    assert_eq!(project.exit(&["dump", &run, "-o", "out"]), 0);
+    let mut patches = Vec::new();
+    files_named(&project.path().join("out"), "diff.patch", &mut patches);
+    let names = patches.iter().map(|it| it.strip_prefix(project.path()).unwrap().to_string_lossy());
+    assert_snapshot!(names.collect::<Vec<_>>().join("\n"), @r"
+    out/children/004-sub@1/stages/002-c@1/diff.patch
+    out/children/004-sub@1/stages/004-x@1/diff.patch
+    out/children/004-sub@1/stages/005-y@1/diff.patch
+    out/children/004-sub@1/stages/006-join@1/diff.patch
+    out/children/004-sub@1/stages/007-d@1/diff.patch
+    out/children/005-sub@1/stages/002-c@1/diff.patch
+    out/children/005-sub@1/stages/004-x@1/diff.patch
+    out/children/005-sub@1/stages/005-y@1/diff.patch
+    out/children/005-sub@1/stages/006-join@1/diff.patch
+    out/children/005-sub@1/stages/007-d@1/diff.patch
+    out/children/007-last_sub@1/stages/002-c@1/diff.patch
+    out/children/007-last_sub@1/stages/004-x@1/diff.patch
+    out/children/007-last_sub@1/stages/005-y@1/diff.patch
+    out/children/007-last_sub@1/stages/006-join@1/diff.patch
+    out/children/007-last_sub@1/stages/007-d@1/diff.patch
+    out/stages/002-before@1/diff.patch
+    out/stages/004-sub@1/diff.patch
+    out/stages/005-sub@1/diff.patch
+    out/stages/006-collect@1/diff.patch
+    out/stages/007-last_sub@1/diff.patch
+    ");
+    assert_eq!(project.exit(&["rm", &run]), 0);
+    assert_eq!(branches(&project), format!("fabro/run/{run}\n"));
+    assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
+}
+
+fn files_named(dir: &std::path::Path, name: &str, found: &mut Vec<PathBuf>) {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            files_named(&path, name, found);
+        } else if path.file_name().is_some_and(|it| it == name) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_killed_sub_workflow_continues_with_its_files() {
+    let project = nested();
+    let before = own(&project);
+    let mut driver = project.command(&["run", "w.fabro", "--worktree"]).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let runs = project.path().join(".fabro/state/runs");
+    let is_half = |dir: &PathBuf| dir.join("worktree/half.file").exists();
+    while !std::fs::read_dir(&runs).into_iter().flatten().flatten().any(|it| is_half(&it.path())) {
+        assert!(Instant::now() < deadline, "the stage does not begin");
+        std::thread::yield_now();
+    }
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    project.write(".git/go", b"");
+    let (run, dir) = latest(&project);
+    project.write(&format!("{dir}/other.file"), b"");
+    let text = project.run(&["resume", &run]);
+    assert!(text.starts_with("exit 0"), "{text}");
+    assert!(text.contains("are as the last stage left them"), "{text}");
+    let files = ["ls-tree", "-r", "--name-only", &format!("fabro/run/{run}")];
+    assert_eq!(git(&project, &files), NESTED_FILES);
+    assert_eq!(own(&project), before);
+    git(&project, &["fsck", "--strict"]);
+    // After the list, with the sub-workflow to come.
+    assert_eq!(project.exit(&["fork", &run, "collect"]), 0);
+    let (forked, _) = latest(&project);
+    assert_ne!(forked, run);
+    assert_eq!(project.exit(&["resume", &forked]), 0);
+    let files = ["ls-tree", "-r", "--name-only", &format!("fabro/run/{forked}")];
+    assert_eq!(git(&project, &files), NESTED_FILES);
 }

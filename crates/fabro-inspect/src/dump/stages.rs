@@ -124,8 +124,8 @@ fn texts(
     files: &mut Files<'_>,
 ) -> Result<(), DumpError> {
     let mut file = |name: &str, value: &Value| -> Result<(), DumpError> {
-        let text = run.text(&format!("{}@{}", row.node, row.visit), value)?;
-        files.write(&format!("{dir}/{name}"), &text)
+        let stage = format!("{}@{}", row.node, row.visit);
+        files.text(run, &stage, &format!("{dir}/{name}"), value)
     };
     if let Some(prompt) = &end.prompt {
         file("prompt.md", &prompt.to_value())?;

@@ -4,12 +4,14 @@
 //! stash or configuration. A process that is killed at any moment leaves a whole repository, and
 //! [`Worktree::restore`] continues from it.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -282,6 +284,29 @@ impl Worktree {
         state.last = Some((stamp, commit.clone()));
         let is_new = before.as_deref() != Some(&*commit);
         Ok((Some(commit).filter(|_| is_new), warning))
+    }
+
+    /// The commit that has the files, as far as it is known: that of the last [`commit`](Self::commit) or
+    /// [`known`](Self::known).
+    pub async fn last(&self) -> Option<String> {
+        self.state.lock().await.last.as_ref().map(|(_, commit)| commit.clone())
+    }
+
+    /// The one of these commits of the worktree that all others are in the past of.
+    ///
+    /// # Errors
+    ///
+    /// One of them is gone, or there is none.
+    pub async fn newest(&self, commits: &BTreeSet<Arc<str>>) -> Result<String, GitError> {
+        let mut arguments = vec!["--independent"];
+        arguments.extend(commits.iter().map(|commit| &**commit));
+        match commits.first() {
+            Some(only) if commits.len() == 1 => return Ok(only.to_string()),
+            _ => {}
+        }
+        let found = text(&self.run(&self.common, "merge-base", &arguments).await?);
+        // Several, where commits were undone: what the others have is still in the files.
+        Ok(found.lines().next().unwrap_or_default().to_owned())
     }
 
     /// Tells [`commit`](Self::commit) which commit the log has last.

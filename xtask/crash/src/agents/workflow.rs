@@ -26,6 +26,7 @@ pub(super) fn work(model: Model) -> Work {
         args: &["--model", "scripted"],
         files: files.into(),
         model: Some(model),
+        is_repository: false,
     }
 }
 
