@@ -12,7 +12,6 @@ use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_dr
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
 use fabro_types::{Failure, RunId, clean};
-use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +66,6 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let result = tokio::select! {
         result = run.drive(services) => result,
         () = interrupted(&interrupt, id, &progress, global) => Ok(DriveResult::Interrupted),
-        () = stopped(&progress), if mode == Mode::Live => Ok(DriveResult::Interrupted),
     };
     // Nothing was shown yet when a service cannot be built.
     if !matches!(result, Err(RunError::Setup(_))) {
@@ -141,19 +139,6 @@ async fn interrupted(
             "\nstopping; press Ctrl-C again to stop immediately. Continue with: {resume}\n"
         ));
     }
-}
-
-/// Stops the process at Ctrl-Z, without what is drawn below the finished lines: a shell would write over
-/// it. Never ends.
-async fn stopped(progress: &Progress) {
-    let Ok(mut stop) = signal(SignalKind::from_raw(Signal::TSTP.as_raw())) else {
-        return std::future::pending().await;
-    };
-    while stop.recv().await.is_some() {
-        // It always succeeds for the own process.
-        progress.stop_drawing(|| _ = kill_process(getpid(), Signal::STOP));
-    }
-    std::future::pending::<()>().await;
 }
 
 /// Where the changes of a run with a git worktree are, and what to do with them; empty when there are none.

@@ -108,16 +108,6 @@ impl Progress {
         crate::stderr(&format!("{cleared}{text}"));
     }
 
-    /// Removes the running stages from the terminal while `stop` is running, and gives the terminal its
-    /// settings back; they are drawn again afterwards.
-    pub fn stop_drawing(&self, stop: impl FnOnce()) {
-        let mut state = self.shared.lock();
-        let cleared = state.area.draw(&[], &[], terminal_size());
-        crate::stderr(&cleared);
-        state.echo.restore();
-        stop();
-    }
-
     /// Shows the last lines of what running stages write below them, in [`Mode::Live`]: `dirs` tells
     /// where their files are.
     pub fn show_output(&self, dirs: StageDirs) {

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -218,30 +218,6 @@ fn keys_typed_while_stages_run_do_not_disturb_the_drawing() {
     assert_eq!(work, 2, "a finished line, and one in the table:\n{all}");
     let echoes = tcgetattr(&*device).unwrap().local_modes.contains(LocalModes::ECHO);
     assert!(echoes, "the terminal is as it was");
-}
-
-#[test]
-fn a_stopped_run_leaves_nothing_below_its_finished_lines() {
-    let flow = r#"digraph { start -> first -> work -> exit; first [shape=parallelogram, on_failure=stop, script=true]
-        work [shape=parallelogram, on_failure=stop, script="echo some output; until test -e go; do sleep 0.01; done"] }"#;
-    let project = Project::with(&[("flow.fabro", flow)]);
-    let terminal = Terminal::start(&project, &["run", "flow.fabro"], 80, 24);
-    terminal.wait_for("some output");
-    let pid = Pid::from_child(&terminal.child);
-    rustix::process::kill_process(pid, Signal::TSTP).unwrap();
-    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
-    assert!(status.stopped());
-    let start = Instant::now();
-    while terminal.visible().contains("some output") {
-        assert!(start.elapsed() < TIMEOUT, "{}", terminal.visible());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(terminal.visible().contains("✓ first"), "{}", terminal.visible());
-    rustix::process::kill_process(pid, Signal::CONT).unwrap();
-    terminal.wait_for("some output");
-    project.write("go", b"");
-    let (code, lines) = terminal.end();
-    assert_eq!(code, 0, "{}", lines.join("\n"));
 }
 
 /// A gate of each type of question after a stage with a marked line, opened while the terminal is resized.
