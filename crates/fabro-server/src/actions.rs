@@ -14,7 +14,8 @@ use fabro_run::{
 use fabro_store::{Inbox as _, RunLog as _, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::folds::given;
@@ -67,12 +68,22 @@ pub(crate) struct Start {
     #[serde(default)]
     pub(crate) seed: Option<u64>,
     /// Pause when the run has cost this much, in US dollars.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spending_limit")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) max_cost: Option<f64>,
     /// Work in a git worktree of the run's own.
     #[serde(default)]
     pub(crate) worktree: bool,
+}
+
+/// An amount in US dollars above 0, which is checked before anything else of a request.
+fn spending_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(from)? {
+        Some(limit) if !limit.is_finite() || limit <= 0.0 => {
+            Err(D::Error::custom("`max_cost` is no amount in US dollars above 0"))
+        }
+        limit => Ok(limit),
+    }
 }
 
 /// A run that was started or resumed.
@@ -147,7 +158,7 @@ pub(crate) struct Canceled {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resume {
     /// A new spending limit in US dollars; a limit of tokens no longer applies.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spending_limit")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) max_cost: Option<f64>,
     /// Answer every gate with its default, else its first option.
@@ -384,10 +395,6 @@ impl Actions {
         let project = &self.config.project;
         let home = self.config.home.as_deref();
         let target = self.workflow(&start.workflow)?;
-        if start.max_cost.is_some_and(|limit| !limit.is_finite() || limit <= 0.0) {
-            let fix = "name an amount in US dollars above 0";
-            return Err(Problem::invalid("`max_cost` is no spending limit", fix));
-        }
         let (settings, _) =
             fabro_config::settings(project, self.config.user_file.as_deref(), home)?;
         let overrides = Overrides {

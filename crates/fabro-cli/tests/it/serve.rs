@@ -132,6 +132,9 @@ fn runs_are_changed_as_by_the_command_line() {
     let long = format!("Idempotency-Key: {}", "x".repeat(256));
     let invalid = server.send_with("POST", &run("/resume"), &[&stale, &long], "{}");
     assert_eq!(invalid.problem(), "422 input_invalid", "the form of a request comes first");
+    let free = json!({"max_cost": 0}).to_string();
+    let unlimited = server.send_with("POST", &run("/resume"), &[&stale], &free);
+    assert_eq!(unlimited.problem(), "422 input_invalid");
     let weak = server.send_with("POST", &run("/cancel"), &["If-Match: W/\"9\""], "{}");
     assert_eq!(weak.problem(), "412 run_changed");
     server.post(&run("/resume"), &json!({}));
