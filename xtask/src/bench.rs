@@ -15,6 +15,7 @@ use crate::{cargo, say};
 mod durable;
 mod engine;
 mod measure;
+mod outputs;
 mod process;
 mod sessions;
 
@@ -60,6 +61,10 @@ const FIGURES: &[Figure] = &[
     Figure { name: "resume", run: process::resume },
     Figure { name: "growth", run: engine::growth },
     Figure { name: "session", run: sessions::session },
+    Figure { name: "worktree", run: outputs::worktree },
+    Figure { name: "scan", run: outputs::scan },
+    Figure { name: "blobs", run: outputs::blobs },
+    Figure { name: "dump", run: outputs::dump },
 ];
 
 /// One line of the table.

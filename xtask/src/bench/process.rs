@@ -120,7 +120,7 @@ pub(super) fn memory(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 /// The most memory that a process has taken so far, in KiB; 0 where that cannot be known.
-fn peak_of(child: &Child) -> u64 {
+pub(super) fn peak_of(child: &Child) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or_default()
