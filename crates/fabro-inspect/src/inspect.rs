@@ -292,7 +292,7 @@ impl Rows {
                     let line = stage.branch.as_deref().unwrap_or_default();
                     let at = self.by_key.get(&StageKey::of_failure(stage));
                     if let (Some(at), Some(usage)) = (at, used.get(line)) {
-                        self.list[*at].usage.add(usage);
+                        self.list[*at].used(Some(usage));
                     }
                 }
             }
