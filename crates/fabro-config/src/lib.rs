@@ -69,7 +69,7 @@ pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};
 pub use run::{ArtifactPatterns, Execution, PrepareStep, RunConfig, parse};
-pub use sandbox::{SandboxProvider, SandboxSettings};
+pub use sandbox::{SandboxProvider, SandboxSettings, Workspace};
 pub use settings::{
     RunDefaults, Settings, parse_settings, settings, settings_files, user_settings_file,
 };

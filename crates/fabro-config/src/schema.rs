@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     SmallCount(u64),
     /// US dollars, 0 or more.
     Price,
+    /// A number of processors, more than 0.
+    Processors,
     /// More than 0: `500ms`, `30s`, `10m`, `2h`, or a number of seconds.
     Duration,
     /// A URL without a password in it.
@@ -67,11 +69,12 @@ pub(crate) enum Kind {
     Tables,
 }
 
+use crate::sandbox::Workspace;
 use crate::tools::SearchProvider;
 use Kind::{
     Arguments, Bool, Command, Count, Date, Duration, Env, Goal, Headers, Hosts, Hours, Inputs,
-    JsonSchema, OpenEnv, Patterns, Price, Provider, Size, SmallCount, String, Strings, Tables,
-    ToolName, Url, Variable, Version, Word, Words,
+    JsonSchema, OpenEnv, Patterns, Price, Processors, Provider, Size, SmallCount, String, Strings,
+    Tables, ToolName, Url, Variable, Version, Word, Words,
 };
 
 pub(crate) const PROVIDER_KINDS: &[&str] =
@@ -131,6 +134,14 @@ const COMMON: &[Setting] = &[
     ("run.sandbox.tmp_size", Size),
     ("run.sandbox.max_processes", SmallCount(16)),
     ("run.sandbox.preserve", Bool),
+    ("run.sandbox.image", String),
+    ("run.sandbox.memory", Size),
+    ("run.sandbox.cpus", Processors),
+    ("run.sandbox.workspace", Word(Workspace::NAMES)),
+    ("run.sandbox.host", String),
+    ("run.sandbox.directory", String),
+    ("run.sandbox.exclude", Strings),
+    ("run.sandbox.copy_limit", Size),
     ("run.model.name", String),
     ("run.model.provider", String),
     ("run.model.fallbacks", Strings),

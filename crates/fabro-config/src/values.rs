@@ -174,6 +174,7 @@ fn scalar(kind: Kind, node: &Node<'_>) -> Result<Value, Problem> {
             Err(_) => return invalid(format!("is {}", digits(node)), "use a smaller number"),
         },
         Kind::Price => price(node)?,
+        Kind::Processors => processors(node)?,
         Kind::Duration => duration(node)?,
         Kind::Size => size(node)?.into(),
         Kind::Url => url(node)?.into(),
@@ -223,7 +224,7 @@ fn sandbox<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
         match nearest(name, SandboxProvider::NAMES) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
-                "use `bwrap`, `local` if they may run there, or start fabro inside such a sandbox"
+                "use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox"
                     .to_owned()
             }
         },
@@ -265,13 +266,23 @@ fn count(node: &Node<'_>, least: u64) -> Result<u64, Problem> {
     }
 }
 
+fn number(node: &Node<'_>) -> Result<Option<f64>, Problem> {
+    match node.get_ref() {
+        DeValue::Float(value) => Ok(value.as_str().parse::<f64>().ok()),
+        DeValue::Integer(value) => Ok(integer(value).map(|whole| whole as f64)),
+        _ => Err(Problem::WrongType("a number")),
+    }
+}
+
+fn processors(node: &Node<'_>) -> Result<Value, Problem> {
+    match number(node)?.filter(|count| *count > 0.0).and_then(Number::from_f64) {
+        Some(count) => Ok(Value::Number(count)),
+        None => invalid("is not a number of processors", "use one such as 2 or 0.5"),
+    }
+}
+
 fn price(node: &Node<'_>) -> Result<Value, Problem> {
-    let number = match node.get_ref() {
-        DeValue::Float(value) => value.as_str().parse::<f64>().ok(),
-        DeValue::Integer(value) => integer(value).map(|whole| whole as f64),
-        _ => return Err(Problem::WrongType("a number")),
-    };
-    match number.filter(|price| *price >= 0.0).and_then(Number::from_f64) {
+    match number(node)?.filter(|price| *price >= 0.0).and_then(Number::from_f64) {
         Some(price) => Ok(Value::Number(price)),
         None => invalid("is not a price", "use US dollars for a million tokens, 0 or more"),
     }

@@ -116,11 +116,13 @@ pub(crate) struct StageContext {
 }
 
 impl StageContext {
-    /// `notes` are those that the stage's agent appended before it was interrupted.
+    /// `notes` are those that the stage's agent appended before it was interrupted. `shown_path` turns paths of files in
+    /// these directories, in a text, into those that the agent knows.
     pub(crate) async fn new(
         stage: &Stage,
         notes: Vec<String>,
         redactor: Redactor,
+        shown_path: &(dyn Fn(&str, &[PathBuf]) -> String + Sync),
     ) -> Result<Self, Failure> {
         let mut shown = BTreeMap::new();
         for (key, value) in stage.context.iter().filter(|(key, _)| fabro_preamble::shows_key(key)) {
@@ -131,7 +133,8 @@ impl StageContext {
                     let path = path.map_err(|error| {
                         Failure::new(FailureClass::TransientInfra, error.to_string())
                     })?;
-                    Arc::new(Value::from(format!("file://{path}")))
+                    let dirs = [local_dir(&stage.run_dir)];
+                    Arc::new(Value::from(shown_path(&format!("file://{path}"), &dirs)))
                 }
             };
             shown.insert(key.to_owned(), value);

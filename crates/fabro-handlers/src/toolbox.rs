@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fabro_config::McpServer;
 use fabro_redact::Redactor;
-use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, Sandbox, WithValues};
+use fabro_sandbox::{Exec, Files, InSandbox, LocalFiles, MarkedExec, Sandbox, WithValues};
 use fabro_tools::mcp::Servers;
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
@@ -96,7 +96,14 @@ impl Toolbox for LocalToolbox {
                 let reads = [workflow.value_dirs(), workflow.artifact_dirs()].concat();
                 let files =
                     WithValues::new(files, workflow.value_dirs()).reading(workflow.artifact_dirs());
-                let files: Arc<dyn Files> = Arc::new(files);
+                let files: Arc<dyn Files> = match &self.sandbox {
+                    Some(sandbox) => {
+                        let sandbox = Arc::clone(sandbox);
+                        let values = workflow.value_dirs();
+                        Arc::new(InSandbox::new(files, sandbox, work_dir.to_owned(), values))
+                    }
+                    None => Arc::new(files),
+                };
                 tools.extend(file_tools(Arc::clone(&files)));
                 let shell = Shell {
                     // Of this agent alone: what its commands leave running ends with its stage.

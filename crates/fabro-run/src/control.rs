@@ -20,6 +20,7 @@ use crate::gates::{Gate, gate_names, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
 use crate::run::new_run_id;
 use crate::run_services::now_ms;
+use crate::sandbox::remove_canceled_sandbox;
 use crate::secrets::{refuse_secret, refuse_secrets};
 use crate::{RunError, SetupError};
 
@@ -266,13 +267,15 @@ async fn end_undriven(
     reason: &str,
     at: Option<u64>,
 ) -> Result<(), RunError> {
-    with_lease(store, store.root(run).await?, async |lease| {
+    let root = store.root(run).await?;
+    with_lease(store, root, async |lease| {
         // No other process adds to the log while this one has the lease.
         check_at(store, run, at).await?;
         end_leftover_processes(store, run).await?;
         Ok(cancel_family(store, lease, run, now_ms(), reason).await?)
     })
-    .await
+    .await?;
+    if run == root { remove_canceled_sandbox(store, run).await } else { Ok(()) }
 }
 
 /// Carries out the cancellations that reached a driver while it was pausing, once it has released

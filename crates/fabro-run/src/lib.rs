@@ -128,7 +128,7 @@ pub use models::{catalog, client, providers};
 pub use run::{DriveResult, RefreshedModels, ResumeOptions, Run, new_run_id};
 pub use run_file::{check_inputs, check_run_file};
 pub use run_services::{RunServices, SystemClock, now_ms};
-pub use sandbox::sandbox_command;
+pub use sandbox::{remove_run_sandbox, sandbox_command};
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
 pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};

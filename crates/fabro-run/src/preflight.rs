@@ -215,6 +215,10 @@ fn not_isolated(settings: &RunSettings, spec: &NodeSpec) -> Option<(&'static str
     if spec.parallel()?.isolation == Isolation::None {
         return None;
     }
+    if settings.sandbox.is_mounted() {
+        let message = "isolation=worktree makes directories after the container has started, which it does not see";
+        return Some((message, "set `run.sandbox.workspace = \"copy\"`"));
+    }
     (settings.git.worktree != Some(true)).then_some((
         "isolation=worktree needs a run with a git worktree of its own",
         "set `worktree = true` in [run.git], or remove isolation=worktree",
@@ -342,7 +346,10 @@ impl<'a> Preflight<'a> {
         unknown: &mut BTreeSet<String>,
     ) -> Option<Missing> {
         match &spec.body {
-            NodeBody::Command(command) if command.language == Language::Python => {
+            // What is installed in another place is found out there.
+            NodeBody::Command(command)
+                if command.language == Language::Python && !self.settings.sandbox.is_remote() =>
+            {
                 let missing =
                     self.program("language", "python3", "install Python 3, or use a shell script")?;
                 let is_certain = missing.consequence != Consequence::None;
@@ -365,8 +372,16 @@ impl<'a> Preflight<'a> {
         unknown: &mut BTreeSet<String>,
     ) -> Option<Missing> {
         let sandbox = &self.settings.sandbox;
-        let has_network = !sandbox.is_confined() || sandbox.network == Some(true);
-        if llm.backend != Backend::Api && !has_network {
+        if llm.backend != Backend::Api && sandbox.is_remote() {
+            return Some(Missing {
+                attribute: "backend",
+                message: "another program asks the model, and those do not run in this sandbox"
+                    .to_owned(),
+                fix: "use a model of a provider, or the sandbox `bwrap`".to_owned(),
+                consequence: Consequence::Failure,
+            });
+        }
+        if llm.backend != Backend::Api && !sandbox.has_network() {
             return Some(Missing {
                 attribute: "backend",
                 message: "another program asks the model, and the sandbox has no network"

@@ -419,6 +419,7 @@ impl Run {
             self.settings.env = expand_env(&self.settings.env)?;
         }
         let clock = Arc::clone(&services.clock);
+        let warn = Arc::clone(&services.warn);
         let lost = self.lease.lost().clone();
         let stop = services.interrupt.child_token();
         let stop_when_lost = async {
@@ -435,7 +436,11 @@ impl Run {
         let id = self.id();
         Ok(match end {
             RunEnd::Over(status, failure) => {
-                sandbox::remove_state(&self.settings.sandbox, &self.run_dir);
+                let removed =
+                    sandbox::remove_state(&self.settings.sandbox, id, &self.run_dir).await;
+                if let Err(error) = removed {
+                    warn(&error.to_string());
+                }
                 if self.has_sub_workflows() {
                     // A canceled stage leaves its sub-workflow as after an interruption.
                     let reason = "the run it is part of has ended";
@@ -565,6 +570,13 @@ impl Run {
         let used = self.used_answers().await?;
         // Not before its working directory is there.
         let sandbox = self.sandbox()?;
+        if let Some(sandbox) = &sandbox {
+            tokio::select! {
+                biased;
+                () = services.interrupt.cancelled() => return Ok(RunEnd::Stopped),
+                started = sandbox::start(&self.settings.sandbox, sandbox) => started?,
+            }
+        }
         let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);
         let builder = builder.in_sandbox(sandbox.as_ref());
         let guard = hooks.blocking.clone().map(|it| it as _);
@@ -606,7 +618,8 @@ impl Run {
         let Some(created) = self.state.created.as_ref().filter(|_| !self.dry_run) else {
             return Ok(None);
         };
-        run_sandbox(&self.settings.sandbox, Path::new(&created.work_dir), &self.run_dir)
+        let work_dir = Path::new(&created.work_dir);
+        run_sandbox(&self.settings.sandbox, self.id(), work_dir, &self.run_dir)
     }
 
     async fn used_answers(&self) -> Result<UsedAnswers, StoreError> {

@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use fabro_config::{SandboxProvider, SandboxSettings};
+use fabro_config::{SandboxProvider, SandboxSettings, Workspace};
 use fabro_events::EventBody;
-use fabro_sandbox::{BwrapSettings, Sandbox, SandboxError, agent_env};
+use fabro_sandbox::{
+    BwrapSettings, DockerSettings, EngineSettings, RemoteSettings, Sandbox, SandboxError,
+    SshSettings, agent_env, remove_sandbox,
+};
 use fabro_store::Store;
 use fabro_types::RunId;
 
@@ -16,6 +19,9 @@ use crate::{Bundle, RunError, SetupError};
 
 /// How many processes and threads a sandbox has where the settings do not say.
 const MAX_PROCESSES: u32 = 4_096;
+
+/// The most that is copied back after a script where the settings do not say, in bytes.
+const COPY_LIMIT: u64 = 1 << 30;
 
 /// The directory of what a sandbox keeps between two scripts.
 fn state_dir(run_dir: &Path) -> PathBuf {
@@ -29,63 +35,191 @@ fn state_dir(run_dir: &Path) -> PathBuf {
 /// This machine does not have it, or the settings name what does not exist.
 pub(crate) fn run_sandbox(
     settings: &SandboxSettings,
+    run: RunId,
     work_dir: &Path,
     run_dir: &Path,
 ) -> Result<Option<Arc<Sandbox>>, SetupError> {
-    build(settings, work_dir, &state_dir(run_dir), hidden(run_dir))
+    build(settings, &run.to_string(), work_dir, &state_dir(run_dir), hidden(run_dir))
 }
 
-/// Checks that a program starts in the sandbox of a run in this directory. Nothing is left.
+/// Checks that a program starts in the sandbox of a run in this directory, and gets the image of a container if it is
+/// not there. Nothing else is left. This blocks the thread.
 pub(crate) fn check(settings: &SandboxSettings, work_dir: &Path) -> Result<(), SetupError> {
     if !settings.is_confined() {
         return Ok(());
     }
-    // The run has no directory yet in which `/tmp` could be.
-    let tmp_size = settings.tmp_size.or(Some(1 << 20));
-    let checked = SandboxSettings { tmp_size, ..settings.clone() };
-    let sandbox = build(&checked, work_dir, Path::new(""), Vec::new())?;
+    let mut checked = settings.clone();
+    if settings.provider == Some(SandboxProvider::Bwrap) {
+        // The run has no directory yet in which `/tmp` could be.
+        checked.tmp_size = settings.tmp_size.or(Some(1 << 20));
+    }
+    let run = format!("check{}", std::process::id());
+    let sandbox = build(&checked, &run, work_dir, Path::new(""), Vec::new())?;
     sandbox.map_or(Ok(()), |sandbox| sandbox.check().map_err(|error| refused(settings, &error)))
 }
 
-/// Removes what the sandbox of a run has kept.
-pub(crate) fn remove_state(settings: &SandboxSettings, run_dir: &Path) {
+/// Starts the container of a run, or the connection to the other machine.
+pub(crate) async fn start(settings: &SandboxSettings, sandbox: &Sandbox) -> Result<(), SetupError> {
+    sandbox.start().await.map_err(|error| {
+        let name = settings.provider.map_or("local", SandboxProvider::name);
+        SetupError::new(format!("the sandbox `{name}` does not start: {error}"), error.fix())
+    })
+}
+
+/// Removes what the sandbox of a run has kept, unless it is to be preserved.
+///
+/// # Errors
+///
+/// A container or another machine cannot be reached.
+pub(crate) async fn remove_state(
+    settings: &SandboxSettings,
+    run: RunId,
+    run_dir: &Path,
+) -> Result<(), SetupError> {
+    if settings.preserve == Some(true) {
+        return Ok(());
+    }
     let dir = state_dir(run_dir);
-    if settings.preserve != Some(true) && dir.exists() {
+    if dir.exists() {
         // What cannot be removed is removed with the run.
         let _ = std::fs::remove_dir_all(dir);
     }
+    remove_remote(settings, run).await
+}
+
+/// Removes the container of a run, or its directory on another machine, and ends what runs there.
+async fn remove_remote(settings: &SandboxSettings, run: RunId) -> Result<(), SetupError> {
+    let Some(engine) = engine(settings)? else { return Ok(()) };
+    let removed =
+        tokio::task::spawn_blocking(move || remove_sandbox(&run.to_string(), engine)).await;
+    let removed = removed.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    removed.map_err(|error| {
+        SetupError::new(
+            format!("the sandbox of run {run} could not be removed: {error}"),
+            error.fix(),
+        )
+    })
+}
+
+/// Removes the sandbox of a recorded run, whether or not it was preserved; one that there is not is no error.
+///
+/// # Errors
+///
+/// A container or another machine cannot be reached, or the store cannot be read.
+pub async fn remove_run_sandbox(store: &dyn Store, run: RunId) -> Result<(), RunError> {
+    match recorded(store, run).await? {
+        Some(settings) => Ok(remove_remote(&settings, run).await?),
+        None => Ok(()),
+    }
+}
+
+/// Removes the sandbox of a run that was canceled while no process drove it, unless it is to be preserved.
+pub(crate) async fn remove_canceled_sandbox(store: &dyn Store, run: RunId) -> Result<(), RunError> {
+    match recorded(store, run).await? {
+        Some(settings) if settings.preserve != Some(true) => {
+            Ok(remove_remote(&settings, run).await?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The settings of the sandbox that a recorded run may have used.
+async fn recorded(store: &dyn Store, run: RunId) -> Result<Option<SandboxSettings>, RunError> {
+    let first = store.read(run, 0, 1).await?.pop();
+    let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
+        return Ok(None);
+    };
+    if created.dry_run || created.parent.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(Bundle::load(store, &created.bundle)?.settings.sandbox))
 }
 
 fn build(
     settings: &SandboxSettings,
+    run: &str,
     work_dir: &Path,
     state_dir: &Path,
     hidden: Vec<PathBuf>,
 ) -> Result<Option<Arc<Sandbox>>, SetupError> {
+    let sandbox = match engine(settings)? {
+        Some(engine) => Sandbox::remote(RemoteSettings {
+            run: run.to_owned(),
+            work_dir: work_dir.to_owned(),
+            state_dir: state_dir.to_owned(),
+            hidden,
+            write_git: settings.write_git == Some(true),
+            exclude: settings.exclude.clone(),
+            copy_limit: settings.copy_limit.unwrap_or(COPY_LIMIT),
+            engine,
+        }),
+        None if settings.is_confined() => Sandbox::bwrap(&BwrapSettings {
+            work_dir: work_dir.to_owned(),
+            state_dir: state_dir.to_owned(),
+            hidden,
+            home: variable("HOME").map(PathBuf::from),
+            network: settings.network == Some(true),
+            read: settings.read.clone().unwrap_or_default(),
+            write: settings.write.clone().unwrap_or_default(),
+            write_git: settings.write_git == Some(true),
+            tmp_size: settings.tmp_size,
+            max_processes: settings.max_processes.unwrap_or(MAX_PROCESSES),
+        }),
+        None => return Ok(None),
+    };
+    Ok(Some(Arc::new(sandbox.map_err(|error| refused(settings, &error))?)))
+}
+
+/// Where scripts run, if not on this machine.
+fn engine(settings: &SandboxSettings) -> Result<Option<EngineSettings>, SetupError> {
+    let copy = settings.workspace == Some(Workspace::Copy);
+    let is_ssh = settings.provider == Some(SandboxProvider::Ssh);
+    let shares = settings.read.is_some() || settings.write.is_some();
+    if settings.is_remote() && (copy || is_ssh) && shares {
+        return Err(SetupError::new(
+            "`run.sandbox.read` and `run.sandbox.write` share files of this machine, and the sandbox has only a copy of the working directory",
+            "remove them, or use a container with `workspace = \"mount\"`",
+        ));
+    }
     match settings.provider {
-        None | Some(SandboxProvider::Local) => Ok(None),
-        Some(_) => {
-            let sandbox = Sandbox::bwrap(&BwrapSettings {
-                work_dir: work_dir.to_owned(),
-                state_dir: state_dir.to_owned(),
-                hidden,
-                home: variable("HOME").map(PathBuf::from),
+        Some(SandboxProvider::Docker) => {
+            let image = settings.image.clone().ok_or_else(|| {
+                SetupError::new(
+                    "the sandbox `docker` has no image",
+                    "set `run.sandbox.image`, for example to \"debian:12\"",
+                )
+            })?;
+            Ok(Some(EngineSettings::Docker(DockerSettings {
+                image,
+                memory: settings.memory,
+                cpus: settings.cpus,
+                max_processes: settings.max_processes.unwrap_or(MAX_PROCESSES),
                 network: settings.network == Some(true),
+                tmp_size: settings.tmp_size,
+                copy,
                 read: settings.read.clone().unwrap_or_default(),
                 write: settings.write.clone().unwrap_or_default(),
-                write_git: settings.write_git == Some(true),
-                tmp_size: settings.tmp_size,
-                max_processes: settings.max_processes.unwrap_or(MAX_PROCESSES),
-            });
-            Ok(Some(Arc::new(sandbox.map_err(|error| refused(settings, &error))?)))
+            })))
         }
+        Some(SandboxProvider::Ssh) => {
+            let host = settings.host.clone().ok_or_else(|| {
+                SetupError::new(
+                    "the sandbox `ssh` has no host",
+                    "set `run.sandbox.host` to \"user@host\", or to a name of ~/.ssh/config",
+                )
+            })?;
+            let directory = settings.directory.clone();
+            Ok(Some(EngineSettings::Ssh(SshSettings { host, directory, config: None })))
+        }
+        _ => Ok(None),
     }
 }
 
 fn refused(settings: &SandboxSettings, error: &SandboxError) -> SetupError {
     let name = settings.provider.map_or("local", SandboxProvider::name);
+    let which = if settings.is_remote() { "cannot be used" } else { "this machine does not have" };
     SetupError::new(
-        format!("the run asks for the sandbox `{name}`, which this machine does not have: {error}"),
+        format!("the run asks for the sandbox `{name}`, which {which}: {error}"),
         format!("{}; or run without a sandbox", error.fix()),
     )
 }
@@ -97,8 +231,8 @@ fn hidden(run_dir: &Path) -> Vec<PathBuf> {
     vec![store.unwrap_or(runs).to_owned()]
 }
 
-/// A command that runs a program of this machine in the sandbox of a recorded run, as a person at a terminal needs it;
-/// its arguments follow. The sandbox is to be kept until the program has ended.
+/// A command that runs `/bin/sh` with these arguments in the sandbox of a recorded run, for a person at a terminal or for
+/// a program. The sandbox is to be kept until the command has ended.
 ///
 /// # Errors
 ///
@@ -107,7 +241,8 @@ pub async fn sandbox_command(
     store: &dyn Store,
     run: RunId,
     run_dir: &Path,
-    program: &Path,
+    args: &[String],
+    terminal: bool,
 ) -> Result<(Command, Arc<Sandbox>), RunError> {
     let first = store.read(store.root(run).await?, 0, 1).await?.pop();
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
@@ -115,13 +250,15 @@ pub async fn sandbox_command(
     };
     let settings = Bundle::load(store, &created.bundle)?.settings;
     let work_dir = Path::new(&created.work_dir);
-    let Some(sandbox) = run_sandbox(&settings.sandbox, work_dir, run_dir)? else {
+    let Some(sandbox) = run_sandbox(&settings.sandbox, store.root(run).await?, work_dir, run_dir)?
+    else {
         let message = format!("run {run} has no sandbox: its files are in {}", created.work_dir);
         return Err(SetupError::new(message, "start runs with a sandbox to have one").into());
     };
-    let env = agent_env(text_variables(), expand_env(&settings.env)?);
-    let command = sandbox.interactive(program, work_dir, &env);
-    let command =
-        command.map_err(|error| SetupError::new(error.to_string(), "check the directories"))?;
+    // Those of the user name directories of this machine.
+    let user = text_variables().filter(|_| !settings.sandbox.is_remote());
+    let env = agent_env(user, expand_env(&settings.env)?);
+    let command = sandbox.interactive(work_dir, &env, args, terminal);
+    let command = command.map_err(|error| SetupError::new(error.to_string(), error.fix()))?;
     Ok((command, sandbox))
 }

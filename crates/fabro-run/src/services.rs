@@ -175,7 +175,10 @@ impl<'s> ServiceBuilder<'s> {
     ) -> Result<Agents, SetupError> {
         let settings = self.settings;
         let marker = run.map(|run| (RUN_ID_VARIABLE.to_owned(), run.to_string()));
-        let env = agent_env(text_variables(), settings.env.clone().into_iter().chain(marker));
+        let own = settings.env.clone().into_iter().chain(marker);
+        // Those of the user name directories of this machine.
+        let user = text_variables().filter(|_| !settings.sandbox.is_remote());
+        let env = agent_env(user, own);
         let toolbox: Arc<dyn Toolbox> = if self.dry_run {
             Arc::new(NoTools)
         } else {
@@ -314,7 +317,7 @@ fn web_tools(
     let allow = settings.agent.web_allow.clone().unwrap_or_default();
     let web = WebFetch::new(WebSettings { allow, ..WebSettings::default() });
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(web.map_err(not_valid)?)];
-    if settings.sandbox.is_confined() && settings.sandbox.network != Some(true) {
+    if !settings.sandbox.has_network() {
         // They run here, and what an agent asks of them could carry what it has read.
         tools.clear();
     } else if let Some(search) = &settings.agent.web_search {

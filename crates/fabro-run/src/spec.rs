@@ -288,6 +288,15 @@ fn sandbox_settings(
     settings.preserve = overrides.preserve_sandbox.then_some(true).or(settings.preserve);
     match settings.lost_restriction() {
         None => Ok(settings),
+        Some(name) if settings.is_confined() => {
+            let provider = settings.provider.map_or("local", SandboxProvider::name);
+            Err(SetupError::new(
+                format!(
+                    "`run.sandbox.{name}` restricts a sandbox, and `{provider}` cannot do that"
+                ),
+                "use another provider, or remove the setting",
+            ))
+        }
         Some(name) => Err(SetupError::new(
             format!("`run.sandbox.{name}` restricts a sandbox, and the run has none"),
             "set `run.sandbox.provider`, or remove the setting",

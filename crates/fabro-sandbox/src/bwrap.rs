@@ -9,6 +9,7 @@ use std::process::Command;
 
 use limit::ProcessLimit;
 use view::View;
+pub(crate) use view::repository;
 
 use crate::SandboxError;
 use crate::sandbox::Launch;

@@ -6,6 +6,8 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::ExecError;
+
 /// What a driver needs besides its stages: the store, its event loop, terminals, connections that
 /// come and go.
 const OWN: u64 = 24;
@@ -38,12 +40,15 @@ fn open_now() -> u64 {
     std::fs::read_dir("/dev/fd").map_or(OWN, |all| all.count() as u64)
 }
 
-/// Whether the system has run out of descriptors, processes or memory: what failed can work later.
+/// Whether the system has run out of descriptors, processes or memory, or a machine was lost: what failed can work later.
 pub fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
     const LACKS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
     let mut cause = Some(error);
     while let Some(error) = cause {
         let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        if matches!(error.downcast_ref(), Some(ExecError::Lost { .. })) {
+            return true;
+        }
         if code.is_some_and(|code| LACKS.contains(&Errno::from_raw_os_error(code))) {
             return true;
         }
@@ -55,7 +60,6 @@ pub fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ExecError;
 
     #[test]
     fn stages_share_what_the_driver_leaves() {

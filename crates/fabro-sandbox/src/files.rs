@@ -1,6 +1,7 @@
 //! Files of a working directory.
 
-mod beneath;
+pub(crate) mod beneath;
+mod in_sandbox;
 mod local;
 mod memory;
 mod protected;
@@ -11,6 +12,7 @@ mod values;
 use std::io::{ErrorKind, Read};
 use std::time::SystemTime;
 
+pub use in_sandbox::InSandbox;
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
 pub use read_first::{FileHashes, KnownFiles, ReadFirst};

@@ -73,6 +73,7 @@ mod log;
 mod marked;
 mod process;
 mod record;
+mod remote;
 mod sandbox;
 mod tail;
 
@@ -87,14 +88,15 @@ pub use fabro_artifacts as artifacts;
 use fabro_redact::Redactor;
 pub use fake::FakeExec;
 pub use files::{
-    Entry, FileError, FileHashes, FileInfo, FileKind, Files, KnownFiles, LocalFiles, MemoryFiles,
-    ReadFirst, WithValues,
+    Entry, FileError, FileHashes, FileInfo, FileKind, Files, InSandbox, KnownFiles, LocalFiles,
+    MemoryFiles, ReadFirst, WithValues,
 };
 pub use leftovers::{Mark, end_leftovers, marks_ended};
 pub use local::LocalExec;
 pub use marked::MarkedExec;
 pub use process::{Pipes, Process, Program};
 pub use record::record_processes;
+pub use remote::{DockerSettings, EngineSettings, RemoteSettings, SshSettings, remove_sandbox};
 pub use sandbox::{Sandbox, SandboxError};
 pub use tail::Tail;
 use tokio_util::sync::CancellationToken;
@@ -249,6 +251,21 @@ pub enum ExecError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// A container or another machine could not be reached, or not any more. What ran there is ended before the next
+    /// script.
+    #[error("{place} is lost: {message}")]
+    Lost {
+        /// Which one.
+        place: String,
+        /// What happened.
+        message: String,
+    },
+    /// The working directory could not be copied.
+    #[error("copy of the working directory: {0}")]
+    Workspace(String),
+    /// A variable that a shell cannot have, and so a script of this sandbox cannot get.
+    #[error("`{0}` cannot be the name of a variable in this sandbox: use letters, digits and `_`")]
+    Variable(String),
     /// The process, or a pipe to it, could not be watched; it was ended.
     #[error("watch {program}: {source}")]
     Watch {

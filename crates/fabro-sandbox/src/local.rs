@@ -23,10 +23,10 @@ use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Langua
 const ARGUMENT_BYTES: usize = 128 * 1024 - 1;
 
 /// How long output is read when the group has ended but a process outside it holds the pipe.
-const LAST_OUTPUT: Duration = Duration::from_millis(100);
+pub(crate) const LAST_OUTPUT: Duration = Duration::from_millis(100);
 
 /// Runs a script from a file just as `python3 -c` would: same arguments, same module path.
-const PYTHON_FROM_FILE: &str = "import sys\n\
+pub(crate) const PYTHON_FROM_FILE: &str = "import sys\n\
     exec(compile(open(sys.argv.pop(), encoding='utf-8').read(), '<string>', 'exec'))";
 
 /// Runs scripts on this machine.
@@ -62,6 +62,9 @@ impl LocalExec {
 #[async_trait]
 impl Exec for LocalExec {
     async fn run(&self, request: Request<'_>) -> Result<Finished, ExecError> {
+        if let Some(remote) = self.sandbox.as_deref().and_then(Sandbox::as_remote) {
+            return remote.run(request).await;
+        }
         let started = Instant::now();
         if let Some(offset) = request.script.find('\0') {
             return Err(ExecError::Nul(offset));

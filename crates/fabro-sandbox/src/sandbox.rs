@@ -1,17 +1,26 @@
 //! Where programs are confined: the seam between what starts them and what confines them.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use crate::bwrap::{Bwrap, BwrapSettings};
+use crate::remote::{Remote, RemoteSettings};
 use crate::{Environment, agent_env};
 
 /// Confines the scripts of a [`LocalExec`](crate::LocalExec) and the programs of a
 /// [`Process`](crate::Process). What it promises is in `docs/sandboxes.md` of the project.
 #[derive(Debug)]
 pub struct Sandbox {
-    bwrap: Bwrap,
+    provider: Provider,
+}
+
+#[derive(Debug)]
+enum Provider {
+    Bwrap(Bwrap),
+    Remote(Arc<Remote>),
 }
 
 /// A sandbox that this machine does not have.
@@ -37,6 +46,14 @@ pub enum SandboxError {
     /// The working directory contains the system or what is to be hidden from programs in it.
     #[error("the working directory {} contains files of the system", .0.display())]
     WorkingDirectory(PathBuf),
+    /// It cannot be used.
+    #[error("{message}")]
+    Unusable {
+        /// Why.
+        message: String,
+        /// How to fix it.
+        fix: String,
+    },
     /// No program starts in it.
     #[error("`{program}` cannot start a program: {message}")]
     Broken {
@@ -52,6 +69,7 @@ impl SandboxError {
     pub fn fix(&self) -> String {
         match self {
             Self::Missing { install, .. } => (*install).to_owned(),
+            Self::Unusable { fix, .. } => fix.clone(),
             Self::Directory { .. } => "create the directory, or correct its path".to_owned(),
             Self::WorkingDirectory(_) => "start the run in the directory of the project".to_owned(),
             Self::Broken { .. } => {
@@ -80,19 +98,32 @@ impl Sandbox {
     ///
     /// `bwrap` is not installed, or a directory cannot be used.
     pub fn bwrap(settings: &BwrapSettings) -> Result<Self, SandboxError> {
-        Ok(Self { bwrap: Bwrap::new(settings)? })
+        Ok(Self { provider: Provider::Bwrap(Bwrap::new(settings)?) })
     }
 
-    /// Starts a program in it that does nothing, and waits for it.
+    /// A sandbox in a container or on another machine. Nothing is started before [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// The program that reaches it is not installed, or a directory cannot be used.
+    pub fn remote(settings: RemoteSettings) -> Result<Self, SandboxError> {
+        Ok(Self { provider: Provider::Remote(Arc::new(Remote::new(settings)?)) })
+    }
+
+    /// Starts a program in it that does nothing, and waits for it. An image that is not there is pulled.
     ///
     /// # Errors
     ///
     /// It does not start.
     pub fn check(&self) -> Result<(), SandboxError> {
+        let bwrap = match &self.provider {
+            Provider::Bwrap(bwrap) => bwrap,
+            Provider::Remote(remote) => return remote.check(),
+        };
         let broken = |message: String| SandboxError::Broken { program: "bwrap", message };
         let root = Path::new("/");
         let launch = Launch { program: Path::new("/bin/sh"), cwd: root, reads: &[], file: None };
-        let mut command = self.command(&launch).map_err(|error| broken(error.to_string()))?;
+        let mut command = bwrap.command(&launch).map_err(|error| broken(error.to_string()))?;
         let output = command.args(["-c", ":"]).stdin(Stdio::null()).output();
         let output = output.map_err(|error| broken(error.to_string()))?;
         if output.status.success() {
@@ -104,30 +135,97 @@ impl Sandbox {
         Err(broken(last.trim_start_matches("bwrap: ").to_owned()))
     }
 
-    /// A command that runs a program of this machine in the sandbox, with these variables and no others, for a
-    /// person at a terminal.
+    /// Starts what scripts need: the container with the working directory, or the connection to the other machine and
+    /// the copy there. What an earlier driver of the run has left running there is killed. A sandbox of this machine
+    /// needs nothing.
     ///
     /// # Errors
     ///
-    /// A directory cannot be used.
+    /// It does not start, or cannot be reached.
+    pub async fn start(&self) -> Result<(), SandboxError> {
+        match &self.provider {
+            Provider::Bwrap(_) => Ok(()),
+            Provider::Remote(remote) => remote.start().await,
+        }
+    }
+
+    /// Ends what runs in it, and removes the container or the copy on the other machine. This blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn remove(&self) -> Result<(), SandboxError> {
+        match &self.provider {
+            Provider::Bwrap(_) => Ok(()),
+            Provider::Remote(remote) => remote.remove(),
+        }
+    }
+
+    /// A command that runs `/bin/sh` in the sandbox with these arguments and variables, for a person at a terminal or
+    /// for a program. Another machine gets no variables.
+    ///
+    /// # Errors
+    ///
+    /// A directory cannot be used, or the sandbox is not there.
     pub fn interactive(
         &self,
-        program: &Path,
         cwd: &Path,
         env: &[(String, String)],
-    ) -> std::io::Result<Command> {
-        let mut command = self.command(&Launch { program, cwd, reads: &[], file: None })?;
-        command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+        args: &[String],
+        terminal: bool,
+    ) -> Result<Command, SandboxError> {
+        let bwrap = match &self.provider {
+            Provider::Bwrap(bwrap) => bwrap,
+            Provider::Remote(remote) => return remote.interactive(env, args, terminal),
+        };
+        let launch = Launch { program: Path::new("/bin/sh"), cwd, reads: &[], file: None };
+        let failed = |source| SandboxError::Directory { path: cwd.to_owned(), source };
+        let mut command = bwrap.command(&launch).map_err(failed)?;
+        command.args(args).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
 
     /// The files and directories below a working directory that programs in it do not see.
     pub fn hidden_in(&self, work_dir: &Path) -> Vec<PathBuf> {
-        self.bwrap.hidden_in(work_dir)
+        match &self.provider {
+            Provider::Bwrap(bwrap) => bwrap.hidden_in(work_dir),
+            Provider::Remote(remote) => remote.hidden_in(work_dir),
+        }
     }
 
+    /// A text for programs in it: files of this machine below these directories, and those of the working directory,
+    /// have the paths that they have there. Scripts can name files of `dirs` both ways.
+    pub fn shown<'t>(&self, text: &'t str, work_dir: &Path, dirs: &[PathBuf]) -> Cow<'t, str> {
+        match &self.provider {
+            Provider::Bwrap(_) => Cow::Borrowed(text),
+            Provider::Remote(remote) => remote.shown(text, work_dir, dirs),
+        }
+    }
+
+    /// The path of this machine for one that a program in it may name. `dirs` have the values of runs.
+    pub fn near_path<'p>(&self, path: &'p str, work_dir: &Path, dirs: &[PathBuf]) -> Cow<'p, str> {
+        match &self.provider {
+            Provider::Bwrap(_) => Cow::Borrowed(path),
+            Provider::Remote(remote) => remote.near_path(path, work_dir, dirs),
+        }
+    }
+
+    pub(crate) fn as_remote(&self) -> Option<&Arc<Remote>> {
+        match &self.provider {
+            Provider::Bwrap(_) => None,
+            Provider::Remote(remote) => Some(remote),
+        }
+    }
+
+    /// The command for a program of this machine in it.
     pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<Command> {
-        self.bwrap.command(launch)
+        match &self.provider {
+            Provider::Bwrap(bwrap) => bwrap.command(launch),
+            Provider::Remote(_) => Err(std::io::Error::new(
+                std::io::ErrorKind::Unsupported,
+                "programs with pipes run on this machine only",
+            )),
+        }
     }
 
     /// Where a program finds the script file of its [`Launch`].

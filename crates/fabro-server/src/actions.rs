@@ -411,7 +411,8 @@ impl Actions {
         let mut spec = RunSpec::from_target(&target, settings, overrides, project, home)?;
         spec.id = id;
         let program = &self.config.program;
-        let started = fabro_run::start_in_background(Arc::clone(&self.store), spec, program).await;
+        let started = fabro_run::start_in_background(Arc::clone(&self.store), spec, program);
+        let started = Box::pin(started).await;
         Ok(started?.into())
     }
 

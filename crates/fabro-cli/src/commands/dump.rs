@@ -273,9 +273,9 @@ impl DumpWriter for Dir {
     }
 
     fn stream(&mut self, path: &str, _: u64, fill: &mut Fill<'_>) -> io::Result<()> {
-        let mut file = BufWriter::new(self.file(path)?);
-        fill(&mut file)?;
-        file.flush()
+        let mut writer = BufWriter::new(self.file(path)?);
+        fill(&mut writer)?;
+        writer.flush()
     }
 }
 

@@ -86,6 +86,7 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
     Ok(Exit::SUCCEEDED)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "clap's parsers give what they own")]
 fn template(name: String) -> Result<&'static Template, String> {
     TEMPLATES
         .iter()

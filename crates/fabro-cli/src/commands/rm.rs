@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap_complete::ArgValueCandidates;
 use fabro_events::EventBody;
-use fabro_run::{RunError, WORKTREE};
+use fabro_run::{RunError, WORKTREE, remove_run_sandbox};
 use fabro_sandbox::git::{GitError, LinkedWorktrees};
 use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::clean;
@@ -52,6 +52,10 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
 /// of its branches; that of the run stays.
 pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<(), StoreError> {
     let worktrees = worktrees(store, run).await?;
+    // A damaged run can be removed too.
+    if let Err(error) = remove_run_sandbox(store, run).await {
+        global.warn([clean(&error.to_string()).into_owned()]);
+    }
     store.delete(run).await?;
     let forgotten = match worktrees {
         Some(Ok(worktrees)) => worktrees.forget(&format!("fabro/branch/{run}/")).await,

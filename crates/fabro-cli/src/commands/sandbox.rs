@@ -1,9 +1,8 @@
 //! `fabro sandbox`.
 
-use std::ffi::OsString;
 use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ pub struct ShellArgs {
 
     /// A command in the place of a shell
     #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    command: Vec<String>,
 }
 
 /// Copy a file out of the sandbox of a run, or into it
@@ -63,12 +62,17 @@ pub async fn sandbox(command: SandboxCommand, global: &Global) -> anyhow::Result
 }
 
 async fn shell(args: &ShellArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (mut command, _sandbox) = in_sandbox(&args.run, global).await?;
+    let mut shell: Vec<String> = Vec::new();
     if args.command.is_empty() {
-        command.args(["-c", "command -v bash >/dev/null && exec bash || exec sh"]);
+        shell.extend(
+            ["-c", "command -v bash >/dev/null && exec bash || exec sh"].map(str::to_owned),
+        );
     } else {
-        command.args(["-c", "exec \"$@\"", "sh"]).args(&args.command);
+        shell.extend(["-c", "exec \"$@\"", "sh"].map(str::to_owned));
+        shell.extend(args.command.iter().cloned());
     }
+    let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let (mut command, _sandbox) = in_sandbox(&args.run, shell, terminal, global).await?;
     let status = command.status()?;
     Ok(status.code().and_then(Exit::of).unwrap_or(Exit::FAILED))
 }
@@ -98,8 +102,8 @@ async fn copy_out(run: &str, path: &str, to: &Path, global: &Global) -> anyhow::
     let next = "choose another place";
     let unwritable = |error: &io::Error| error::unwritable(&shown, error, next);
     let file = NamedTempFile::new_in(dir).map_err(|error| unwritable(&error))?;
-    let (mut command, _sandbox) = in_sandbox(run, global).await?;
-    command.args(["-c", "exec cat -- \"$1\"", "sh", path]);
+    let shell = ["-c", "exec cat -- \"$1\"", "sh", path].map(str::to_owned);
+    let (mut command, _sandbox) = in_sandbox(run, shell.to_vec(), false, global).await?;
     let status = command.stdin(Stdio::null()).stdout(file.reopen()?).status()?;
     if !status.success() {
         return Err(not_copied(path));
@@ -112,8 +116,8 @@ async fn copy_in(from: &Path, run: &str, path: &str, global: &Global) -> anyhow:
     let file = File::open(from).map_err(|error| {
         error::usage(format!("{} cannot be read: {error}", from.display()), "check the path")
     })?;
-    let (mut command, _sandbox) = in_sandbox(run, global).await?;
-    command.args(["-c", "exec cat > \"$1\"", "sh", path]);
+    let shell = ["-c", "exec cat > \"$1\"", "sh", path].map(str::to_owned);
+    let (mut command, _sandbox) = in_sandbox(run, shell.to_vec(), false, global).await?;
     let status = command.stdin(file).status()?;
     if status.success() { Ok(Exit::SUCCEEDED) } else { Err(not_copied(path)) }
 }
@@ -125,12 +129,16 @@ fn not_copied(path: &str) -> anyhow::Error {
     )
 }
 
-/// A shell in the sandbox of a run; its arguments follow.
-async fn in_sandbox(run: &str, global: &Global) -> anyhow::Result<(Command, Arc<Sandbox>)> {
+/// A shell with these arguments in the sandbox of a run.
+async fn in_sandbox(
+    run: &str,
+    args: Vec<String>,
+    terminal: bool,
+    global: &Global,
+) -> anyhow::Result<(Command, Arc<Sandbox>)> {
     let (store, run) = global.run_to_read(run).await?;
     let run_dir = store.runs_dir().join(run.to_string());
-    let shell = PathBuf::from("/bin/sh");
-    Ok(sandbox_command(&store, run, &run_dir, &shell).await?)
+    Ok(sandbox_command(&store, run, &run_dir, &args, terminal).await?)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod parts;
 mod people;
 mod programs;
 mod project;
+mod remote_sandboxes;
 mod replays;
 mod reports;
 mod run_file;

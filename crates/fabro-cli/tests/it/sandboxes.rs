@@ -148,7 +148,7 @@ fn a_sandbox_that_cannot_be_given_is_refused_before_the_first_stage() {
         exit 2
         ── stderr
         error: invalid value 'daytona' for '--sandbox <PROVIDER>'
-          [possible values: local, bwrap]
+          [possible values: local, bwrap, docker, ssh]
 
         For more information, try '--help'.
         ");
@@ -209,7 +209,7 @@ fn a_killed_run_is_resumed_and_leaves_no_process() {
 }
 
 /// The processes of this machine that sleep this long.
-fn running(seconds: &str) -> usize {
+pub(super) fn running(seconds: &str) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     let asked = format!("sleep\0{seconds}\0");

@@ -164,7 +164,7 @@ gaol = "x"
 model.nmae = "m"
 colour = "red"
 [run.sandbox]
-image = "x"
+picture = "x"
 [[run.prepare.steps]]
 script = "a"
 shell = "zsh"
@@ -176,7 +176,7 @@ shell = "zsh"
     run.toml:7:1: warning: `run.gaol` is not a setting (did you mean `run.goal`?)
     run.toml:8:7: warning: `run.model.nmae` is not a setting (did you mean `run.model.name`?)
     run.toml:9:1: warning: `run.colour` is not a setting (remove it, or correct its name)
-    run.toml:11:1: warning: `run.sandbox.image` is not a setting (remove it, or correct its name)
+    run.toml:11:1: warning: `run.sandbox.picture` is not a setting (remove it, or correct its name)
     run.toml:14:1: warning: `run.prepare.steps.shell` is not a setting (remove it, or correct its name)
     "#);
 }
@@ -184,8 +184,10 @@ shell = "zsh"
 #[test]
 fn a_sandbox_that_there_is_not_is_an_error() {
     let text = |provider: &str| format!("_version = 1\n[run.sandbox]\nprovider = \"{provider}\"\n");
-    assert_snapshot!(check(&text("local")), @"");
-    assert_snapshot!(check(&text("docker")), @"run.toml:3:12: `run.sandbox.provider` is `docker`, a sandbox that this version does not have: scripts would run on this machine (use `bwrap`, `local` if they may run there, or start fabro inside such a sandbox)");
+    for provider in ["local", "bwrap", "docker", "ssh"] {
+        assert_eq!(check(&text(provider)), "");
+    }
+    assert_snapshot!(check(&text("podman")), @"run.toml:3:12: `run.sandbox.provider` is `podman`, a sandbox that this version does not have: scripts would run on this machine (use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox)");
 }
 
 #[test]
@@ -448,7 +450,7 @@ prompt = "Is this safe?"
 "#), @r"
     run.toml:3:1: `run.working_dir` is not supported: scripts would run in the directory where the run is started (remove it, and start the run in that directory)
     run.toml:4:6: `run.environment` is not supported: scripts would run on this machine, without the isolation it asks for (start fabro in that environment, and remove this setting)
-    run.toml:7:12: `run.sandbox.provider` is `daytona`, a sandbox that this version does not have: scripts would run on this machine (use `bwrap`, `local` if they may run there, or start fabro inside such a sandbox)
+    run.toml:7:12: `run.sandbox.provider` is `daytona`, a sandbox that this version does not have: scripts would run on this machine (use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox)
     run.toml:8:1: `run.sandbox.devcontainer` is not supported: scripts would run on this machine, not in the container (start fabro in the container, and remove this setting)
     run.toml:12:8: `run.hooks.type` is `prompt` (use `command` or `http`)
     run.toml:13:1: `run.hooks.prompt` is not supported: a hook runs a command or sends a request (ask the model in a script or in a stage)

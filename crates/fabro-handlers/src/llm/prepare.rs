@@ -1,7 +1,7 @@
 //! What the model of a stage is asked. Reading it does I/O; assembling the message does not.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fabro_agent::{
@@ -13,7 +13,7 @@ use fabro_events::{Event, EventBody, Note};
 use fabro_preamble::memory::{Blocks, MEMORY_TOKENS, Memory, ToolContext, assemble};
 use fabro_redact::Redactor;
 use fabro_tokens::O200k;
-use fabro_tools::ToolSet;
+use fabro_tools::{ToolSet, WorkflowContext as _};
 use fabro_types::{Failure, NodeKind, Permissions, unknown_tools};
 use serde_json::Value;
 
@@ -110,13 +110,18 @@ impl LlmHandler {
         };
         let Summarised { memory, update, notes } = self.summarised(stage, memory, recorded).await?;
         let appended = memory::recorded_notes(stage, recorded)?;
-        let context = StageContext::new(stage, appended, self.agents.redactor.clone()).await?;
-        let context = Arc::new(context);
+        let shown = |text: &str, dirs: &[PathBuf]| match &self.agents.sandbox {
+            Some(sandbox) => sandbox.shown(text, Path::new(&stage.run.work_dir), dirs).into_owned(),
+            None => text.to_owned(),
+        };
+        let redactor = self.agents.redactor.clone();
+        let context = Arc::new(StageContext::new(stage, appended, redactor, &shown).await?);
         let mut tools = ToolSet::default();
         let mut system = String::new();
         if let Some(agent) = agent {
             let offered = self.tools(stage, agent, &context).await?;
             (tools, system) = self.equip(stage, agent, offered, recorded).await?;
+            system = shown(&system, &[]);
         }
         let message = if let Some(message) = recorded_request(stage, recorded)? {
             message
@@ -134,7 +139,8 @@ impl LlmHandler {
                 tool_instructions: &tools.instructions(self.permissions(stage)),
                 prompt: &prompt,
             };
-            parts.assemble(&self.agents.redactor)
+            let dirs = [context.value_dirs(), context.artifact_dirs()].concat();
+            shown(&parts.assemble(&self.agents.redactor), &dirs)
         };
         Ok(StageRequest {
             message,

@@ -360,7 +360,7 @@ fn is_visible(mounts: &BTreeMap<PathBuf, Mount>, at: &Path) -> bool {
 }
 
 /// The repository above the working directory, or of which it is a linked worktree, so that git works there.
-fn repository(work_dir: &Path, home: Option<&Path>) -> Option<PathBuf> {
+pub(crate) fn repository(work_dir: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let top = work_dir.ancestors().find(|above| above.join(".git").exists())?;
     let found = top.join(".git");
     if found.is_dir() {

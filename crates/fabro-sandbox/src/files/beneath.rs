@@ -16,7 +16,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 /// Opens a directory, whose path is relative to the root and free of `.` and `..`.
 ///
 /// A link put in its place, or in that of a parent, at the same time (a race) is an error.
-pub(super) fn directory(root: &Path, path: &Path) -> Result<OwnedFd> {
+pub(crate) fn directory(root: &Path, path: &Path) -> Result<OwnedFd> {
     let root = open(root, DIRECTORY, Mode::empty())?;
     if path.as_os_str().is_empty() {
         return Ok(root);
@@ -31,7 +31,7 @@ pub(super) fn directory(root: &Path, path: &Path) -> Result<OwnedFd> {
 }
 
 /// The same, making what is missing.
-pub(super) fn made(root: &Path, path: &Path) -> Result<OwnedFd> {
+pub(crate) fn made(root: &Path, path: &Path) -> Result<OwnedFd> {
     let root = open(root, DIRECTORY, Mode::empty())?;
     step_by_step(root, path, |parent, name| match step(parent, name) {
         Err(Errno::NOENT) => {

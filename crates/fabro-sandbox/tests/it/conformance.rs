@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabro_sandbox::{
-    BwrapSettings, Captured, Environment, Exec, Exit, Finished, Keep, Language, LocalExec, Request,
-    Sandbox, SandboxError, end_leftovers,
+    BwrapSettings, Captured, DockerSettings, EngineSettings, Environment, Exec, ExecError, Exit,
+    Finished, Keep, Language, LocalExec, RemoteSettings, Request, Sandbox, SandboxError,
+    SshSettings, end_leftovers,
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::server::{Server, image};
 
 /// The directories of a run, and what runs its scripts.
 pub(crate) struct Ground {
@@ -19,6 +22,21 @@ pub(crate) struct Ground {
     pub(crate) is_confined: bool,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) cancel: CancellationToken,
+    /// The sandbox, where it is a container or another machine.
+    pub(crate) sandbox: Option<Arc<Sandbox>>,
+    /// What has to be there as long as it is used.
+    pub(crate) server: Option<Server>,
+    /// What the sandbox was made from.
+    pub(crate) settings: Option<RemoteSettings>,
+}
+
+/// What is left of a test goes with it.
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.remove().unwrap();
+        }
+    }
 }
 
 impl Ground {
@@ -26,6 +44,84 @@ impl Ground {
     fn local() -> Option<Self> {
         let dir = Self::directories();
         Some(Self::new(dir, Arc::new(LocalExec::new()), false))
+    }
+
+    async fn docker() -> Option<Self> {
+        Self::docker_with(false, |_| {}).await
+    }
+
+    pub(crate) async fn docker_copy() -> Option<Self> {
+        Self::docker_with(true, |_| {}).await
+    }
+
+    /// A container, with the working directory mounted or copied.
+    pub(crate) async fn docker_with(
+        copy: bool,
+        change: impl FnOnce(&mut RemoteSettings),
+    ) -> Option<Self> {
+        let engine = EngineSettings::Docker(DockerSettings {
+            image: image()?.to_owned(),
+            memory: None,
+            cpus: None,
+            max_processes: 200,
+            network: false,
+            tmp_size: None,
+            copy,
+            read: Vec::new(),
+            write: Vec::new(),
+        });
+        Some(Self::remote(engine, change, None).await)
+    }
+
+    pub(crate) async fn ssh() -> Option<Self> {
+        let server = Server::start()?;
+        let engine = EngineSettings::Ssh(ssh_settings(&server));
+        Some(Self::remote(engine, |_| {}, Some(server)).await)
+    }
+
+    async fn remote(
+        engine: EngineSettings,
+        change: impl FnOnce(&mut RemoteSettings),
+        server: Option<Server>,
+    ) -> Self {
+        let dir = Self::directories();
+        let mut settings = Self::remote_settings(&dir, engine);
+        change(&mut settings);
+        let sandbox = Arc::new(Sandbox::remote(settings.clone()).unwrap());
+        sandbox.start().await.unwrap();
+        let exec = LocalExec::new().in_sandbox(Arc::clone(&sandbox));
+        let mut ground = Self::new(dir, Arc::new(exec), true);
+        ground.sandbox = Some(sandbox);
+        ground.server = server;
+        ground.settings = Some(settings);
+        ground
+    }
+
+    pub(crate) fn remote_settings(
+        dir: &tempfile::TempDir,
+        engine: EngineSettings,
+    ) -> RemoteSettings {
+        RemoteSettings {
+            run: format!("test{}", seconds().replace('.', "x")),
+            work_dir: dir.path().join("work"),
+            state_dir: dir.path().join("store/runs/1/sandbox"),
+            hidden: vec![dir.path().join("store"), dir.path().join("work/.fabro/state")],
+            write_git: false,
+            exclude: None,
+            copy_limit: 50_000_000,
+            engine,
+        }
+    }
+
+    /// The path of a file in the working directory as scripts have it.
+    pub(crate) fn far(&self, name: &str) -> String {
+        let work = self.path("work").canonicalize().unwrap();
+        let path = work.join(name);
+        let path = path.to_str().unwrap().trim_end_matches('/');
+        match &self.sandbox {
+            Some(sandbox) => sandbox.shown(path, &work, &[]).into_owned(),
+            None => path.to_owned(),
+        }
     }
 
     pub(crate) fn bwrap() -> Option<Self> {
@@ -66,7 +162,7 @@ impl Ground {
     fn directories() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for name in
-            ["work/.fabro", "work/.git/hooks", "home/.ssh", "home/.cargo/bin", "store/runs/1"]
+            ["work/.fabro/state", "work/.git/hooks", "home/.ssh", "home/.cargo/bin", "store/runs/1"]
         {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }
@@ -77,6 +173,8 @@ impl Ground {
             ("store/fabro.db", "events"),
             ("store/runs/1/blob", "value"),
             ("work/.git/config", "[core]"),
+            ("work/.fabro/state/fabro.db", "events"),
+            ("work/.fabro/config.toml", "_version = 1"),
             ("outside", "visible"),
         ] {
             std::fs::write(dir.path().join(name), text).unwrap();
@@ -85,7 +183,9 @@ impl Ground {
     }
 
     fn new(dir: tempfile::TempDir, exec: Arc<dyn Exec>, is_confined: bool) -> Self {
-        Self { dir, exec, is_confined, env: Vec::new(), cancel: CancellationToken::new() }
+        let cancel = CancellationToken::new();
+        let env = Vec::new();
+        Self { dir, exec, is_confined, env, cancel, sandbox: None, server: None, settings: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -107,17 +207,35 @@ impl Ground {
         language: Language,
         reads: &[PathBuf],
     ) -> Finished {
-        let request = Request {
+        let logs = Keep::Logs { stdout: self.path("out.log"), stderr: self.path("err.log") };
+        let request = self.request(cwd, script, logs);
+        self.exec.run(Request { language, reads, ..request }).await.unwrap()
+    }
+
+    fn request<'a>(&'a self, cwd: &'a Path, script: &'a str, keep: Keep) -> Request<'a> {
+        Request {
             script,
-            language,
+            language: Language::Shell,
             cwd,
             env: Environment::Inherit(&self.env),
-            reads,
-            keep: Keep::Logs { stdout: self.path("out.log"), stderr: self.path("err.log") },
+            reads: &[],
+            keep,
             redactor: None,
             cancel: self.cancel.clone(),
-        };
-        self.exec.run(request).await.unwrap()
+        }
+    }
+
+    pub(crate) async fn try_run(&self, script: &str) -> Result<Finished, ExecError> {
+        let logs = Keep::Logs { stdout: self.path("out.log"), stderr: self.path("err.log") };
+        self.exec.run(self.request(&self.path("work"), script, logs)).await
+    }
+
+    /// What the script prints on both streams, and its exit code, run by another driver.
+    pub(crate) async fn output_by(&self, exec: &dyn Exec, script: &str) -> String {
+        let ends = Keep::Ends { head: 1_000, tail: 1_000 };
+        let finished = exec.run(self.request(&self.path("work"), script, ends)).await.unwrap();
+        let Captured::Text(text) = finished.stdout else { panic!("large output") };
+        format!("{text}\n{:?}", finished.exit)
     }
 
     /// What the script prints on both streams, and its exit code.
@@ -128,14 +246,23 @@ impl Ground {
     }
 
     /// Waits until the script that is running has printed this.
-    async fn printed(&self, text: &str) {
+    pub(crate) async fn printed(&self, text: &str) {
         let log = self.path("out.log");
         until(text, || std::fs::read_to_string(&log).is_ok_and(|it| it.contains(text))).await;
     }
 }
 
+/// The other machine that a server stands for.
+pub(crate) fn ssh_settings(server: &Server) -> SshSettings {
+    SshSettings {
+        host: "far".to_owned(),
+        directory: Some(server.path("far").display().to_string()),
+        config: Some(server.path("ssh")),
+    }
+}
+
 /// Waits until a condition holds, and fails when it does not within a time that is longer than any test needs.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
@@ -144,7 +271,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The processes of this machine with this in their command line.
-fn running(text: &str) -> usize {
+pub(crate) fn running(text: &str) -> usize {
     command_lines().filter(|line| line.contains(text)).count()
 }
 
@@ -155,7 +282,7 @@ fn command_lines() -> impl Iterator<Item = String> {
 }
 
 /// A number of seconds that no other process sleeps.
-fn seconds() -> String {
+pub(crate) fn seconds() -> String {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     format!("600.{}{count:03}", std::process::id())
@@ -167,7 +294,7 @@ async fn a_command_has_code_output_directory_and_variables(mut ground: Ground) {
     let finished = ground.run(script).await;
     let work = ground.path("work").canonicalize().unwrap();
     assert_eq!(finished.exit, Exit::Code(42));
-    assert_eq!(finished.stdout, Captured::Text(format!("a 'b' $c\nd\n{}", work.display())));
+    assert_eq!(finished.stdout, Captured::Text(format!("a 'b' $c\nd\n{}", ground.far(""))));
     assert_eq!(finished.stderr, Captured::Text("oops".to_owned()));
     assert_eq!(std::fs::read_to_string(work.join("file")).unwrap(), "made\n");
     std::fs::write(work.join("file"), "changed outside").unwrap();
@@ -280,6 +407,10 @@ async fn secrets_are_in_no_command_line(mut ground: Ground) {
 async fn leftovers_of_a_killed_driver_are_ended(mut ground: Ground) {
     let run = format!("run-{}", seconds());
     let seconds = seconds();
+    if ground.sandbox.is_some() {
+        // Their next driver ends them: `remote.rs`.
+        return;
+    }
     ground.env = vec![("FABRO_RUN_ID".to_owned(), run.clone())];
     let script = format!("sleep {seconds} & setsid sleep {seconds} & echo up; wait");
     let (finished, ()) = tokio::join!(ground.run(&script), async {
@@ -295,12 +426,12 @@ async fn leftovers_of_a_killed_driver_are_ended(mut ground: Ground) {
 
 /// The suite, for one provider.
 macro_rules! conformance {
-    ($provider:ident: $($test:ident)*) => {
+    ($provider:ident $ground:expr; $($test:ident)*) => {
         mod $provider {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    if let Some(ground) = super::Ground::$provider() {
+                    if let Some(ground) = $ground {
                         super::$test(ground).await;
                     }
                 }
@@ -310,8 +441,8 @@ macro_rules! conformance {
 }
 
 macro_rules! for_all {
-    ($($provider:ident)*) => {$(
-        conformance! { $provider:
+    ($($provider:ident $ground:expr;)*) => {$(
+        conformance! { $provider $ground;
             a_command_has_code_output_directory_and_variables
             a_python_script_and_a_long_one
             a_subdirectory_is_a_working_directory
@@ -328,4 +459,10 @@ macro_rules! for_all {
     )*};
 }
 
-for_all! { local bwrap }
+for_all! {
+    local super::Ground::local();
+    bwrap super::Ground::bwrap();
+    docker super::Ground::docker().await;
+    docker_copy super::Ground::docker_copy().await;
+    ssh super::Ground::ssh().await;
+}

@@ -13,4 +13,8 @@ mod local;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
+mod remote;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
 mod setup;

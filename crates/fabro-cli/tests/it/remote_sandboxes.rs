@@ -1,0 +1,327 @@
+//! `fabro run --sandbox docker` and `--sandbox ssh`. Skipped aloud where there is no engine.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use insta::{allow_duplicates, assert_snapshot};
+use serde_json::{Value, json};
+
+use super::project::{Project, filters};
+use super::sandboxes::running;
+
+#[cfg(test)]
+#[path = "../../../fabro-sandbox/tests/it/server.rs"]
+mod server;
+
+use server::{Server, image};
+
+/// Where the runs of a project are to run.
+enum Place {
+    Mount(&'static str),
+    Copy(&'static str),
+    Ssh(Server),
+}
+
+impl Place {
+    /// All that there are here.
+    fn all() -> Vec<Self> {
+        let image = image();
+        let containers =
+            image.into_iter().flat_map(|image| [Self::Mount(image), Self::Copy(image)]);
+        containers.chain(Server::start().map(Self::Ssh)).collect()
+    }
+
+    /// A project whose run.toml names the place.
+    fn project(&self, files: &[(&str, &str)]) -> Project {
+        let project = Project::with(files);
+        let mut toml = "_version = 1\n[workflow]\ngraph = 'w.fabro'\n[run.sandbox]\n".to_owned();
+        let _ = match self {
+            Self::Mount(image) => write!(toml, "provider = 'docker'\nimage = '{image}'\n"),
+            Self::Copy(image) => {
+                write!(toml, "provider = 'docker'\nimage = '{image}'\nworkspace = 'copy'\n")
+            }
+            Self::Ssh(server) => {
+                let dir = server.path("far");
+                write!(toml, "provider = 'ssh'\nhost = 'far'\ndirectory = '{}'\n", dir.display())
+            }
+        };
+        toml.push_str("env = { OWN = 'own' }\n");
+        project.write("run.toml", toml.as_bytes());
+        project
+    }
+
+    fn command(&self, project: &Project, args: &[&str]) -> Command {
+        let mut command = project.command(args);
+        command.env("SECRET_OF_USER", "the-variable");
+        if let Self::Ssh(server) = self {
+            // The settings of the user are found by the user's id, not by a variable.
+            let bin = server.path("bin");
+            std::fs::create_dir_all(&bin).unwrap();
+            let path = std::env::var("PATH").unwrap();
+            let real =
+                std::env::split_paths(&path).map(|dir| dir.join("ssh")).find(|it| it.exists());
+            let config = server.path("ssh");
+            let text = format!(
+                "#!/bin/sh\nexec {} -F {} \"$@\"\n",
+                real.unwrap().display(),
+                config.display()
+            );
+            std::fs::write(bin.join("ssh"), text).unwrap();
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(bin.join("ssh"), mode).unwrap();
+            command.env("PATH", format!("{}:{path}", bin.display()));
+        }
+        command
+    }
+
+    fn run(&self, project: &Project, args: &[&str]) -> String {
+        let output = self.command(project, args).output().unwrap();
+        let text = [&output.stdout[..], &output.stderr].concat();
+        let text =
+            format!("exit {}\n{}", output.status.code().unwrap(), String::from_utf8_lossy(&text));
+        let text = self.without_paths(project, &text);
+        text.trim_end().to_owned()
+    }
+
+    fn without_paths(&self, project: &Project, text: &str) -> String {
+        let mut text = text.to_owned();
+        if let Self::Ssh(server) = self {
+            let far = server.path("far");
+            for run in std::fs::read_dir(&far).into_iter().flatten().flatten() {
+                text = text.replace(&run.path().join("work").display().to_string(), "DIR");
+            }
+            let id = Self::last_run(project);
+            text = text.replace(&far.join(id).join("work").display().to_string(), "DIR");
+        }
+        text.replace(&project.path().display().to_string(), "DIR")
+    }
+
+    fn last_run(project: &Project) -> String {
+        let output = project.command(&["ps", "--json"]).output().unwrap();
+        let runs: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        runs[0]["id"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Whether the container of the last run, or its directory, is there.
+    fn is_left(&self, project: &Project) -> bool {
+        let id = Self::last_run(project);
+        if let Self::Ssh(server) = self {
+            return server.path("far").join(id).exists();
+        }
+        has_container(&id)
+    }
+}
+
+/// Whether a run has a container.
+fn has_container(run: &str) -> bool {
+    let label = format!("label=fabro.run={run}");
+    let output = Command::new("docker").args(["ps", "-aq", "--filter", &label]).output();
+    !output.unwrap().stdout.is_empty()
+}
+
+#[test]
+fn scripts_and_agents_work_there_and_their_files_come_back() {
+    let workflow = r#"digraph W { start -> a -> b -> ag -> exit
+        a [shape=parallelogram, script="pwd; echo 1 > made; mkdir -p test-results; echo '<t/>' > test-results/junit.xml;
+            echo \"var $SECRET_OF_USER$OWN\"; cat .fabro/state/fabro.db; head -c 300000 /dev/zero | tr '\\0' x >&2"]
+        b [shape=parallelogram, script="cat made; echo 2 > /tmp/kept-$FABRO_RUN_ID"]
+        ag [prompt="look", permissions=full] }"#;
+    let call = |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments });
+    let script = json!({ "ag": [
+        { "tool_calls": [
+            call("shell", json!({ "command": "pwd; cat made .fabro/artifacts/junit.xml /tmp/kept-$FABRO_RUN_ID; rm /tmp/kept-$FABRO_RUN_ID; echo 3 > by_shell; echo \"var $SECRET_OF_USER$OWN\"" })),
+        ] },
+        { "tool_calls": [
+            call("read_file", json!({ "file_path": "by_shell" })),
+            call("read_file", json!({ "file_path": ".fabro/artifacts/junit.xml" })),
+            call("read_file", json!({ "file_path": ".fabro/state/fabro.db" })),
+            call("write_file", json!({ "file_path": "by_tool", "content": "4" })),
+        ] },
+        { "tool_calls": [call("shell", json!({ "command": "cat by_tool" }))] },
+        { "text": "done" },
+    ] })
+    .to_string();
+    for place in Place::all() {
+        let project = place.project(&[("w.fabro", workflow), ("m.json", &script)]);
+        let ran = place.run(&project, &["run", "run.toml", "--model-script", "m.json", "-q"]);
+        assert!(ran.starts_with("exit 0"), "{ran}");
+        let log = place.run(&project, &["logs", "latest", "a"]);
+        assert!(log.contains("DIR\n") && log.contains("\nvar own\n"), "{log}");
+        assert_eq!((project.read("made"), project.read("by_shell")), ("1\n".into(), "3\n".into()));
+        let events = project.command(&["events", "latest", "--json"]).output().unwrap().stdout;
+        let events = String::from_utf8(events).unwrap();
+        let events: Vec<Value> =
+            events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let tools = events.iter().filter(|event| event["event"] == "agent.tool.completed");
+        let tools: Vec<String> = tools
+            .map(|event| {
+                let text =
+                    |name: &str| event["properties"][name].as_str().unwrap_or_default().to_owned();
+                format!("{}: {}", text("tool"), text("output"))
+            })
+            .collect();
+        allow_duplicates! { assert_snapshot!(place.without_paths(&project, &tools.join("\n")), @r"
+        shell: DIR
+        1
+        <t/>
+        2
+        var own
+        read_file:      1	3
+
+        read_file:      1	<t/>
+
+        read_file: .fabro/state/fabro.db is outside of the working directory: use a path inside of it
+        write_file: made by_tool: 1 bytes, 1 lines
+        shell: 4
+        "); }
+        let end = |node: &str| {
+            let is_end =
+                |event: &&Value| event["event"] == "stage.completed" && event["node_id"] == node;
+            events.iter().find(is_end).unwrap()["properties"].clone()
+        };
+        assert_eq!(
+            end("a")["artifacts"],
+            json!(["cache/artifacts/files/a/retry_1/test-results/junit.xml"])
+        );
+        let prompt = place.run(&project, &["inspect", "latest", "ag"]);
+        assert!(prompt.contains("Stderr: See: DIR/.fabro/blobs/"), "{prompt}");
+        assert!(prompt.contains("Artifacts: DIR/.fabro/artifacts/junit.xml"), "{prompt}");
+        assert!(!project.path().join(".fabro/blobs").exists());
+        assert!(!place.is_left(&project), "it ends with the run");
+    }
+}
+
+#[test]
+fn a_killed_run_finds_its_sandbox_again_or_ends_it() {
+    for (index, place) in Place::all().iter().enumerate() {
+        for end in ["resume", "cancel"] {
+            let seconds = format!("600.{}{index}{}", std::process::id(), end.len());
+            let workflow = format!(
+                r#"digraph W {{ start -> a -> b -> exit
+                a [shape=parallelogram, script="mkdir -p node_modules; echo 1 > node_modules/kept"]
+                b [shape=parallelogram, script="cat node_modules/kept; test -e resumed && exit 0; setsid sleep {seconds} & echo up; sleep {seconds}"] }}"#
+            );
+            let project = place.project(&[("w.fabro", &workflow)]);
+            let mut run = place.command(&project, &["run", "run.toml", "-q"]);
+            let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let deadline = Instant::now() + Duration::from_mins(1);
+            while running(&seconds) < 2 {
+                assert!(Instant::now() < deadline, "the stage has not started");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            run.kill().unwrap();
+            run.wait().unwrap();
+            assert!(running(&seconds) > 0 && place.is_left(&project));
+            project.write("resumed", b"");
+            let ended = place.run(&project, &[end, "latest"]);
+            assert!(ended.starts_with("exit 0"), "{ended}");
+            assert_eq!(running(&seconds), 0);
+            assert!(!place.is_left(&project));
+            if end == "resume" {
+                let log = place.run(&project, &["logs", "latest", "b"]);
+                assert_eq!(log.lines().last(), Some("1"), "{log}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_preserved_sandbox_has_a_shell_until_its_run_is_removed() {
+    let workflow = r#"digraph W { start -> a -> exit  a [shape=parallelogram, script="mkdir -p target; echo of the run > target/report"] }"#;
+    allow_duplicates! { for place in Place::all() {
+        let project = place.project(&[("w.fabro", workflow)]);
+        let ran = place.run(&project, &["run", "run.toml", "--preserve-sandbox", "-q"]);
+        assert!(ran.starts_with("exit 0"), "{ran}");
+        let is_mounted = matches!(place, Place::Mount(_));
+        assert_eq!(project.path().join("target").exists(), is_mounted, "tools make it");
+        let shell =
+            ["sandbox", "shell", "latest", "--", "sh", "-c", "cat target/report; pwd; exit 7"];
+        assert_snapshot!(place.run(&project, &shell), @r"
+        exit 7
+        of the run
+        DIR
+        ");
+        assert_snapshot!(place.run(&project, &["sandbox", "cp", "latest:target/report", "."]), @"exit 0");
+        assert_eq!(project.read("report"), "of the run\n");
+        assert_snapshot!(place.run(&project, &["sandbox", "cp", "report", "latest:target/copy"]), @"exit 0");
+        assert_snapshot!(place.run(&project, &["sandbox", "cp", "latest:target/copy", "copied"]), @"exit 0");
+        assert_eq!(project.read("copied"), "of the run\n");
+        assert!(place.is_left(&project));
+        let left = Place::last_run(&project);
+        assert!(place.run(&project, &["rm", "latest"]).starts_with("exit 0"));
+        match &place {
+            Place::Ssh(server) => assert!(!server.path("far").join(left).exists()),
+            Place::Mount(_) | Place::Copy(_) => assert!(!has_container(&left)),
+        }
+    }}
+}
+
+#[test]
+fn what_a_sandbox_lacks_is_said_before_the_first_stage() {
+    let workflow =
+        r#"digraph W { start -> a -> exit  a [shape=parallelogram, script="touch ran"] }"#;
+    let check = |settings: &str| {
+        let toml =
+            format!("_version = 1\n[workflow]\ngraph = 'w.fabro'\n[run.sandbox]\n{settings}\n");
+        let project = Project::with(&[("w.fabro", workflow), ("run.toml", &toml)]);
+        let mut command = project.command(&["run", "run.toml"]);
+        let output = command.env("PATH", project.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(!project.path().join("ran").exists());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    filters().bind(|| {
+        assert_snapshot!(check("provider = 'docker'"), @r#"
+        error: the sandbox `docker` has no image
+          help: set `run.sandbox.image`, for example to "debian:12"
+        "#);
+        assert_snapshot!(check("provider = 'docker'\nimage = 'x'"), @r#"
+        error: the run asks for the sandbox `docker`, which cannot be used: the program `docker` is not installed
+          help: install Docker (`apt-get install docker.io`, or see https://docs.docker.com/engine/install); or run without a sandbox
+        "#);
+        assert_snapshot!(check("provider = 'docker'\nimage = 'x'\nworkspace = 'copy'\nread = ['.']"), @r#"
+        error: `run.sandbox.read` and `run.sandbox.write` share files of this machine, and the sandbox has only a copy of the working directory
+          help: remove them, or use a container with `workspace = "mount"`
+        "#);
+        assert_snapshot!(check("provider = 'ssh'"), @r#"
+        error: the sandbox `ssh` has no host
+          help: set `run.sandbox.host` to "user@host", or to a name of ~/.ssh/config
+        "#);
+        assert_snapshot!(check("provider = 'ssh'\nhost = 'x'"), @r#"
+        error: the run asks for the sandbox `ssh`, which cannot be used: the program `ssh` is not installed
+          help: install OpenSSH (`apt-get install openssh-client`); or run without a sandbox
+        "#);
+        assert_snapshot!(check("provider = 'ssh'\nhost = 'x'\nnetwork = false"), @r#"
+        error: `run.sandbox.network` restricts a sandbox, and `ssh` cannot do that
+          help: use another provider, or remove the setting
+        "#);
+        assert_snapshot!(check("provider = 'bwrap'\nmemory = '1GB'"), @r#"
+        error: `run.sandbox.memory` restricts a sandbox, and `bwrap` cannot do that
+          help: use another provider, or remove the setting
+        "#);
+    });
+}
+
+#[test]
+fn an_agent_that_is_a_program_does_not_run_there() {
+    let Some(image) = image() else { return };
+    let workflow =
+        r#"digraph W { start -> a -> exit  a [prompt="p", backend=acp, acp.command="sh"] }"#;
+    let place = Place::Mount(image);
+    let project = place.project(&[("w.fabro", workflow)]);
+    assert_snapshot!(place.run(&project, &["run", "run.toml"]), @r#"
+    exit 2
+    error[unavailable]: `a`: another program asks the model, and those do not run in this sandbox
+     --> w.fabro:1:56
+      |
+    1 | digraph W { start -> a -> exit  a [prompt="p", backend=acp, acp.command="sh"] }
+      |                                                        ^^^
+      |
+      = help: use a model of a provider, or the sandbox `bwrap`
+
+    error: w.fabro is not valid
+      help: fix the errors shown above
+    "#);
+}

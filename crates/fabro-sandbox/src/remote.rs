@@ -1,0 +1,473 @@
+//! Scripts that run in a container or on another machine, by a client program of this one.
+
+mod call;
+mod docker;
+mod program;
+mod run;
+mod shown;
+mod ssh;
+mod sync;
+mod tar;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+pub use docker::DockerSettings;
+use docker::{Docker, Mount};
+use program::Place;
+use shown::Shown;
+use ssh::Ssh;
+pub use ssh::SshSettings;
+use sync::{EXCLUDED, Known, Rules};
+
+use crate::SandboxError;
+use crate::bwrap::repository;
+
+/// What a sandbox in a container or on another machine is made from.
+#[derive(Clone, Debug)]
+pub struct RemoteSettings {
+    /// The id of the run: letters and digits.
+    pub run: String,
+    /// The working directory of the run on this machine.
+    pub work_dir: PathBuf,
+    /// A directory of this machine for what is kept between two programs.
+    pub state_dir: PathBuf,
+    /// Directories that scripts do not see, the record of runs among them.
+    pub hidden: Vec<PathBuf>,
+    /// Whether scripts may write `.git` in the working directory.
+    pub write_git: bool,
+    /// Names of files and directories that are not copied; `None` for those that tools make for one machine.
+    pub exclude: Option<Vec<String>>,
+    /// The most bytes that are copied back after a script.
+    pub copy_limit: u64,
+    /// Where.
+    pub engine: EngineSettings,
+}
+
+/// Where scripts run.
+#[derive(Clone, Debug)]
+pub enum EngineSettings {
+    /// In a container.
+    Docker(DockerSettings),
+    /// On another machine.
+    Ssh(SshSettings),
+}
+
+#[derive(Debug)]
+enum Engine {
+    Docker(Docker),
+    Ssh(Ssh),
+}
+
+impl Engine {
+    fn remove(&self, run: &str) -> Result<(), SandboxError> {
+        let ssh = match self {
+            Self::Docker(docker) => return docker.remove(),
+            Self::Ssh(ssh) => ssh,
+        };
+        let place = Place { base: ssh_base(ssh, run), is_own: false };
+        let dir = program::quote(&ssh_dir(ssh, run));
+        // `base` is relative to the home directory, in which the shell starts.
+        let body = format!("{}cd; rm -rf {dir}; exit 0", program::KILL_ALL);
+        let text = format!("[ -d {dir} ] || exit 0\n{}", place.program("remove", &body));
+        let output = call::at_once(&mut ssh.shell(), text.as_bytes());
+        let output = output.map_err(|error| ssh.unreachable(&error.to_string()))?;
+        ssh.disconnect();
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(ssh.unreachable(&docker::last_line(&output)))
+        }
+    }
+}
+
+/// Removes the container of a run, or its directory on another machine, with all that runs there. One that there is not
+/// is no error. This blocks the thread.
+///
+/// # Errors
+///
+/// It cannot be reached.
+pub fn remove_sandbox(run: &str, engine: EngineSettings) -> Result<(), SandboxError> {
+    let engine = match engine {
+        EngineSettings::Docker(settings) => Engine::Docker(Docker::new(settings, run)?),
+        EngineSettings::Ssh(settings) => Engine::Ssh(Ssh::new(settings, run)?),
+    };
+    engine.remove(run)
+}
+
+/// The other side.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    engine: Engine,
+    run: String,
+    work_dir: PathBuf,
+    rules: Rules,
+    copy_limit: u64,
+    /// The working directories and their copies; one that is mounted is its own.
+    roots: RwLock<Vec<Arc<Root>>>,
+    /// Known once it has been started.
+    place: OnceLock<Place>,
+    shown: Shown,
+    /// Scripts that may still run there, although this side has lost them.
+    lost: Mutex<BTreeSet<String>>,
+    /// Whether the other side has to be started again.
+    is_down: AtomicBool,
+    next: AtomicU64,
+}
+
+/// A working directory.
+#[derive(Debug)]
+struct Root {
+    near: PathBuf,
+    far: String,
+    /// Held while it is copied.
+    known: tokio::sync::Mutex<Option<Known>>,
+}
+
+impl Root {
+    fn new(near: PathBuf, far: String) -> Arc<Self> {
+        Arc::new(Self { near, far, known: tokio::sync::Mutex::default() })
+    }
+
+    /// The path of the other side for one of this side.
+    fn far_of(&self, near: &Path) -> Option<String> {
+        let below = near.strip_prefix(&self.near).ok()?.to_str()?;
+        Some(if below.is_empty() { self.far.clone() } else { format!("{}/{below}", self.far) })
+    }
+}
+
+impl Remote {
+    pub(crate) fn new(settings: RemoteSettings) -> Result<Self, SandboxError> {
+        let RemoteSettings {
+            run,
+            work_dir,
+            state_dir,
+            hidden,
+            write_git,
+            exclude,
+            copy_limit,
+            engine,
+        } = settings;
+        let failed = |source| SandboxError::Directory { path: work_dir.clone(), source };
+        let work_dir = work_dir.canonicalize().map_err(failed)?;
+        if work_dir.to_str().is_none() || work_dir.parent().is_none() {
+            return Err(SandboxError::WorkingDirectory(work_dir));
+        }
+        let hidden: Vec<PathBuf> = hidden.iter().filter_map(|it| it.canonicalize().ok()).collect();
+        let exclude = exclude.unwrap_or_else(|| EXCLUDED.map(str::to_owned).to_vec());
+        let rules = Rules { exclude, hidden, write_git };
+        let engine = match engine {
+            EngineSettings::Docker(settings) => {
+                let copy = settings.copy;
+                let mut docker = Docker::new(settings, &run)?;
+                if !copy {
+                    let mounts = mounts(&work_dir, &rules, docker.settings())?;
+                    docker.mount(&mounts);
+                }
+                Engine::Docker(docker)
+            }
+            EngineSettings::Ssh(settings) => Engine::Ssh(Ssh::new(settings, &run)?),
+        };
+        Ok(Self {
+            engine,
+            run,
+            work_dir,
+            rules,
+            copy_limit,
+            roots: RwLock::default(),
+            place: OnceLock::new(),
+            shown: Shown::new(&state_dir),
+            lost: Mutex::default(),
+            is_down: AtomicBool::new(false),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether the working directory is copied.
+    fn copies(&self) -> bool {
+        match &self.engine {
+            Engine::Docker(docker) => docker.settings().copy,
+            Engine::Ssh(_) => true,
+        }
+    }
+
+    fn describe(&self) -> String {
+        match &self.engine {
+            Engine::Docker(docker) => docker.describe(),
+            Engine::Ssh(ssh) => ssh.describe(),
+        }
+    }
+
+    fn shell(&self) -> Command {
+        match &self.engine {
+            Engine::Docker(docker) => docker.shell(),
+            Engine::Ssh(ssh) => ssh.shell(),
+        }
+    }
+
+    /// A name that no other program of the run has.
+    fn new_id(&self) -> String {
+        let count = self.next.fetch_add(1, Ordering::Relaxed);
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+        format!("{}-{now:x}-{count}", self.run)
+    }
+
+    /// Gets what is needed, and starts a program that does nothing.
+    pub(crate) fn check(&self) -> Result<(), SandboxError> {
+        match &self.engine {
+            Engine::Docker(docker) => {
+                let Some(probe) = self.probe() else { return docker.check(&needed(true)) };
+                let probe = probe.map_err(|source| SandboxError::Directory {
+                    path: self.work_dir.clone(),
+                    source,
+                })?;
+                let path = program::quote(&probe.path().to_string_lossy());
+                let seen =
+                    format!("{}[ -e {path} ] || exit 4\n[ -w {path} ] || exit 5\n", needed(false));
+                docker.check(&seen)
+            }
+            Engine::Ssh(ssh) => {
+                ssh.connect()?;
+                let mut command = ssh.shell();
+                let output = call::at_once(&mut command, needed(true).as_bytes());
+                let output = output.map_err(|error| ssh.unreachable(&error.to_string()))?;
+                match output.status.code() {
+                    Some(0) => Ok(()),
+                    Some(3) => Err(SandboxError::Unusable {
+                        message: format!(
+                            "{} has no program `{}`",
+                            ssh.describe(),
+                            docker::last_line(&output)
+                        ),
+                        fix: "install it there: sh, sed, grep, find, xargs and tar are needed"
+                            .to_owned(),
+                    }),
+                    _ => Err(ssh.unreachable(&docker::last_line(&output))),
+                }
+            }
+        }
+    }
+
+    /// A file in the working directory by which its mount is recognized.
+    fn probe(&self) -> Option<std::io::Result<tempfile::NamedTempFile>> {
+        let new = || tempfile::Builder::new().prefix(".fabro-probe-").tempfile_in(&self.work_dir);
+        (!self.copies()).then(new)
+    }
+
+    /// Removes the container, or the directory on the other machine, with all that runs there.
+    pub(crate) fn remove(&self) -> Result<(), SandboxError> {
+        self.engine.remove(&self.run)
+    }
+
+    /// A shell for a person at a terminal, or for a program; its arguments follow. It is started again if it has stopped.
+    pub(crate) fn interactive(
+        &self,
+        env: &[(String, String)],
+        args: &[String],
+        terminal: bool,
+    ) -> Result<Command, SandboxError> {
+        let gone = || SandboxError::Unusable {
+            message: format!("{} is not there any more", self.describe()),
+            fix: "set `run.sandbox.preserve = true` to keep it after the end of its run".to_owned(),
+        };
+        match &self.engine {
+            Engine::Docker(docker) => {
+                if !docker.wake()? {
+                    return Err(gone());
+                }
+                let mut command =
+                    docker.interactive(&self.work_dir.to_string_lossy(), env, terminal);
+                command.args(args);
+                Ok(command)
+            }
+            Engine::Ssh(ssh) => {
+                let dir = format!("{}/work", ssh_dir(ssh, &self.run));
+                let text = format!("[ -d {} ] || exit 4\n", program::quote(&dir));
+                let output = call::at_once(&mut ssh.shell(), text.as_bytes());
+                let output = output.map_err(|error| ssh.unreachable(&error.to_string()))?;
+                match output.status.code() {
+                    Some(0) => Ok(ssh.interactive(&dir, terminal, args)),
+                    Some(4) => Err(gone()),
+                    _ => Err(ssh.unreachable(&docker::last_line(&output))),
+                }
+            }
+        }
+    }
+
+    /// What of the working directory scripts do not see.
+    pub(crate) fn hidden_in(&self, work_dir: &Path) -> Vec<PathBuf> {
+        let Ok(root) = work_dir.canonicalize() else { return Vec::new() };
+        self.rules
+            .hidden
+            .iter()
+            .filter(|it| it.starts_with(&root) && **it != root)
+            .cloned()
+            .collect()
+    }
+
+    /// A text in which files below these directories, and the working directory, have the paths that programs of the
+    /// other side know.
+    pub(crate) fn shown<'t>(
+        &self,
+        text: &'t str,
+        work_dir: &Path,
+        dirs: &[PathBuf],
+    ) -> Cow<'t, str> {
+        let Some(root) = self.root(work_dir) else { return Cow::Borrowed(text) };
+        Cow::Owned(self.shown_in(&root, text, dirs).0)
+    }
+
+    fn shown_in(
+        &self,
+        root: &Root,
+        text: &str,
+        dirs: &[PathBuf],
+    ) -> (String, BTreeMap<String, PathBuf>) {
+        let near = root.near.to_string_lossy();
+        let between = |text: &str| {
+            if near == root.far {
+                text.to_owned()
+            } else {
+                shown::with_directory(text, &near, &root.far)
+            }
+        };
+        let found = self.shown.text(text, dirs, &format!("{}/.fabro", root.far), between);
+        (found.text, found.files)
+    }
+
+    /// The path of this side for one that a program of the other side may name.
+    pub(crate) fn near_path<'p>(
+        &self,
+        path: &'p str,
+        work_dir: &Path,
+        dirs: &[PathBuf],
+    ) -> Cow<'p, str> {
+        let Some(root) = self.root(work_dir) else { return Cow::Borrowed(path) };
+        let plain = path.strip_prefix("file://").unwrap_or(path);
+        let below = match plain.strip_prefix(&*root.far) {
+            Some(below) => below.strip_prefix('/').or(below.is_empty().then_some(".")),
+            None => (!plain.starts_with('/')).then(|| plain.strip_prefix("./").unwrap_or(plain)),
+        };
+        let Some(below) = below else { return Cow::Borrowed(path) };
+        let shown = below.strip_prefix(".fabro/").and_then(|name| self.shown.file(name, dirs));
+        if let Some(file) = shown {
+            return Cow::Owned(file.to_string_lossy().into_owned());
+        }
+        if plain.starts_with('/') && *root.near.to_string_lossy() != root.far {
+            return Cow::Owned(root.near.join(below).to_string_lossy().into_owned());
+        }
+        Cow::Borrowed(path)
+    }
+
+    /// The working directory that contains a directory; one that is not known yet is added.
+    fn root(&self, dir: &Path) -> Option<Arc<Root>> {
+        let dir = dir.canonicalize().ok()?;
+        let known =
+            |roots: &[Arc<Root>]| roots.iter().find(|it| dir.starts_with(&it.near)).cloned();
+        if let Some(root) = known(&self.roots.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Some(root);
+        }
+        let mut roots = self.roots.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = known(&roots) {
+            return Some(root);
+        }
+        let far = match (&self.engine, roots.first()) {
+            // It has not been started.
+            (_, None) => return None,
+            (Engine::Docker(_), _) => dir.to_str()?.to_owned(),
+            (Engine::Ssh(_), Some(first)) => format!("{}-{}", first.far, roots.len() + 1),
+        };
+        let root = Root::new(dir, far);
+        roots.push(Arc::clone(&root));
+        Some(root)
+    }
+
+    fn set_up(&self, far: String) {
+        let mut roots = self.roots.write().unwrap_or_else(PoisonError::into_inner);
+        if roots.is_empty() {
+            let is_own = matches!(self.engine, Engine::Docker(_));
+            let _ = self.place.set(Place { base: format!("{far}/.fabro/run"), is_own });
+            roots.push(Root::new(self.work_dir.clone(), far));
+        }
+    }
+}
+
+/// The directory of a run on another machine, as it is written from the home directory.
+fn ssh_dir(ssh: &Ssh, run: &str) -> String {
+    format!("{}/{run}", ssh.directory())
+}
+
+fn ssh_base(ssh: &Ssh, run: &str) -> String {
+    format!("{}/work/.fabro/run", ssh_dir(ssh, run))
+}
+
+/// A program that prints what is missing on the other side and ends with 3.
+fn needed(is_copied: bool) -> String {
+    let all = if is_copied {
+        "sed grep find xargs tar mkdir rm cat"
+    } else {
+        "sed grep tar mkdir rm cat"
+    };
+    format!(
+        "for it in {all}; do command -v $it >/dev/null 2>&1 || {{ echo $it; exit 3; }}; done\n\
+         [ -d /proc/$$ ] || {{ echo /proc; exit 3; }}\n"
+    )
+}
+
+/// What of this machine a container sees when the working directory is mounted.
+fn mounts(
+    work_dir: &Path,
+    rules: &Rules,
+    settings: &DockerSettings,
+) -> Result<Vec<Mount>, SandboxError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| SandboxError::Directory { path, source }
+    };
+    let mut all = vec![Mount::Write(work_dir.to_owned())];
+    let asked =
+        [(&settings.read, Mount::Read as fn(PathBuf) -> Mount), (&settings.write, Mount::Write)];
+    for (paths, mount) in asked {
+        for path in paths {
+            all.push(mount(path.canonicalize().map_err(failed(path))?));
+        }
+    }
+    all.extend(repository(work_dir, None).map(Mount::Read));
+    let git = work_dir.join(".git");
+    let is_own = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|it| !it.is_symlink());
+    if is_own(&git) && !rules.write_git {
+        all.push(Mount::Read(git));
+    }
+    // Not what the user has in there: programs of fabro in the container keep their files in it, and values.
+    let own = work_dir.join(".fabro");
+    std::fs::create_dir_all(&own).map_err(failed(&own))?;
+    all.push(Mount::Memory(own.clone(), None));
+    for entry in std::fs::read_dir(&own).map_err(failed(&own))?.flatten() {
+        let path = entry.path();
+        let is_ours = ["run", "blobs", "artifacts"].iter().any(|it| entry.file_name() == *it);
+        if !is_ours && is_own(&path) && !rules.hidden.contains(&path) {
+            all.push(Mount::Read(path));
+        }
+    }
+    for path in rules.hidden.iter().filter(|it| it.starts_with(work_dir) && *it != work_dir) {
+        // What contains a mount can be moved, unless it is a mount too.
+        let between = path.ancestors().skip(1).take_while(|it| *it != work_dir && *it != own);
+        let is_in_own = path.starts_with(&own);
+        if !is_in_own {
+            all.extend(between.map(|it| Mount::Write(it.to_owned())));
+        }
+        if !is_in_own || path.parent() != Some(&own) {
+            all.push(Mount::Empty(path.clone()));
+        }
+    }
+    let mut paths = BTreeSet::new();
+    // The last one of a path counts.
+    all.reverse();
+    all.retain(|mount| paths.insert(mount.path().to_owned()));
+    all.reverse();
+    Ok(all)
+}

@@ -1,0 +1,604 @@
+//! A script on the other side, from its start to its end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, Command};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::call::{Called, Feed, call, send, up_to};
+use super::program::{self, Script, encoded, quote};
+use super::sync::{self, Difference, Known, LIST_BYTES, Name, Taking, Tree};
+use super::{Engine, Remote, Root, ssh_dir};
+use crate::ends::Ends;
+use crate::group::Group;
+use crate::leftovers::GRACE;
+use crate::local::LAST_OUTPUT;
+use crate::log::{Log, OutputChannel, trimmed};
+use crate::{Captured, Environment, ExecError, Exit, Finished, Keep, Request, SandboxError};
+
+/// How long the end of a script that was killed may take to arrive.
+const KILL_WAIT: Duration = Duration::from_secs(10);
+
+/// How much a program of ours may print.
+const SMALL: u64 = 64 << 10;
+
+/// Variables of scripts that name directories of this machine.
+const NEAR_ONLY: [&str; 2] = ["FABRO_RUN_DIR", "FABRO_STAGE_DIR"];
+
+/// How a client ended.
+enum Ended {
+    Status(std::process::ExitStatus),
+    Canceled,
+}
+
+impl Remote {
+    /// Starts the container, or the connection, and copies the working directory. What an earlier driver has left
+    /// running there is killed.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), SandboxError> {
+        let remote = Arc::clone(self);
+        let started = spawn_blocking(move || match &remote.engine {
+            Engine::Docker(docker) => docker.start(),
+            Engine::Ssh(ssh) => ssh.connect(),
+        });
+        started
+            .await
+            .unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+        let far = self.make_root().await?;
+        self.set_up(far);
+        let unusable = |error: ExecError| SandboxError::Unusable {
+            message: error.to_string(),
+            fix: "check that it can be reached, and what its disk has free".to_owned(),
+        };
+        self.call_registered(program::KILL_ALL, None).await.map_err(unusable)?;
+        if self.copies()
+            && let Some(root) = self.root(&self.work_dir)
+        {
+            self.push(&root).await.map_err(unusable)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the directory of the run there, and returns its path.
+    async fn make_root(&self) -> Result<String, SandboxError> {
+        let near = self.work_dir.to_string_lossy().into_owned();
+        let dir = match &self.engine {
+            Engine::Docker(docker) if !docker.settings().copy => return Ok(near),
+            Engine::Docker(docker) => {
+                docker.make_directory(&near)?;
+                near
+            }
+            Engine::Ssh(ssh) => format!("{}/work", ssh_dir(ssh, &self.run)),
+        };
+        let unusable = |message: String| SandboxError::Unusable {
+            message: format!("{dir} cannot be made in {}: {message}", self.describe()),
+            fix: "choose a directory that the user there may write".to_owned(),
+        };
+        let text = format!("umask 077; mkdir -p {0} && cd {0} && [ -w . ] && pwd -P", quote(&dir));
+        let called = call(self.shell(), text.as_bytes(), None, up_to(SMALL)).await;
+        let called = called.map_err(|error| unusable(error.to_string()))?;
+        let path = String::from_utf8_lossy(&called.output).trim_end_matches('\n').to_owned();
+        if called.status.success() && path.starts_with('/') {
+            Ok(path)
+        } else {
+            Err(unusable(called.message))
+        }
+    }
+
+    /// Runs a program that others know of, and returns what it printed.
+    async fn call_registered(&self, body: &str, feed: Option<Feed>) -> Result<Vec<u8>, ExecError> {
+        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
+        let text = place.program(&self.new_id(), body);
+        let called = call(self.shell(), text.as_bytes(), feed, up_to(LIST_BYTES)).await;
+        self.done(called)
+    }
+
+    fn done<T>(&self, called: io::Result<Called<T>>) -> Result<T, ExecError> {
+        let called = called.map_err(|error| self.lost(&error.to_string()))?;
+        if called.status.success() {
+            return Ok(called.output);
+        }
+        let last = called.message.lines().next_back().map(str::to_owned);
+        Err(self.lost(&last.unwrap_or_else(|| called.status.to_string())))
+    }
+
+    /// The other side does not do what it is asked: it has to be started again.
+    fn lost(&self, message: &str) -> ExecError {
+        self.is_down.store(true, Ordering::Relaxed);
+        ExecError::Lost { place: self.describe(), message: message.to_owned() }
+    }
+
+    /// Starts the other side again after it was lost, and ends what still runs there.
+    async fn recover(self: &Arc<Self>) -> Result<(), ExecError> {
+        if self.is_down.load(Ordering::Relaxed) {
+            let remote = Arc::clone(self);
+            let started = spawn_blocking(move || match &remote.engine {
+                Engine::Docker(docker) if docker.runs() => Ok(()),
+                Engine::Docker(docker) => docker.start(),
+                Engine::Ssh(ssh) => ssh.connect(),
+            });
+            let started = started.await;
+            let started =
+                started.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
+            started.map_err(|error| self.lost(&error.to_string()))?;
+            self.make_root().await.map_err(|error| self.lost(&error.to_string()))?;
+            let roots = self.roots.read().unwrap_or_else(PoisonError::into_inner).clone();
+            for root in roots {
+                *root.known.lock().await = None;
+            }
+            self.is_down.store(false, Ordering::Relaxed);
+        }
+        let lost: Vec<String> = self.lost_scripts().iter().cloned().collect();
+        for id in lost {
+            self.call_registered(&program::kill(&id), None).await?;
+            self.lost_scripts().remove(&id);
+        }
+        Ok(())
+    }
+
+    fn lost_scripts(&self) -> std::sync::MutexGuard<'_, std::collections::BTreeSet<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a script there.
+    pub(crate) async fn run(self: &Arc<Self>, request: Request<'_>) -> Result<Finished, ExecError> {
+        let started = Instant::now();
+        let name = Path::new("sh");
+        let (exit, stdout, stderr) = match &request.keep {
+            Keep::Logs { stdout, stderr } => {
+                let mut out = OutputChannel::new(Log::create(stdout)?, request.redactor, name);
+                let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, name);
+                let exit = match self.prepare(&request, false).await? {
+                    None => Exit::Canceled,
+                    Some(prepared) => {
+                        let mut client = self.client(&request)?;
+                        let pipes = (client.child.stdout.take(), client.child.stderr.take());
+                        let fed = feed(client.child.stdin.take(), &prepared.input);
+                        let drains = async {
+                            let (out, err) = (drain(&mut out, pipes.0), drain(&mut err, pipes.1));
+                            tokio::try_join!(out, err, fed).map(drop)
+                        };
+                        self.finish(&request, &prepared, client, drains).await?
+                    }
+                };
+                (exit, out.finish()?.captured(), err.finish()?.captured())
+            }
+            &Keep::Ends { head, tail } => {
+                let mut all = OutputChannel::new(Ends::new(head, tail), request.redactor, name);
+                let exit = match self.prepare(&request, true).await? {
+                    None => Exit::Canceled,
+                    Some(prepared) => {
+                        let mut client = self.client(&request)?;
+                        let output = client.output.take();
+                        let fed = feed(client.child.stdin.take(), &prepared.input);
+                        let drains =
+                            async { tokio::try_join!(drain(&mut all, output), fed).map(drop) };
+                        self.finish(&request, &prepared, client, drains).await?
+                    }
+                };
+                let text = trimmed(all.finish()?.text());
+                (exit, Captured::Text(text), Captured::Text(String::new()))
+            }
+        };
+        Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
+    }
+
+    /// Brings everything there that the script needs; `None` when it was canceled.
+    async fn prepare(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        is_merged: bool,
+    ) -> Result<Option<Prepared>, ExecError> {
+        if let Some(offset) = request.script.find('\0') {
+            return Err(ExecError::Nul(offset));
+        }
+        tokio::select! {
+            biased;
+            () = request.cancel.cancelled() => Ok(None),
+            prepared = self.bring(request, is_merged) => prepared.map(Some),
+        }
+    }
+
+    async fn bring(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        is_merged: bool,
+    ) -> Result<Prepared, ExecError> {
+        self.recover().await?;
+        let no_directory = || ExecError::WorkingDirectory(request.cwd.to_owned());
+        let root = self.root(request.cwd).ok_or_else(no_directory)?;
+        let cwd = request.cwd.canonicalize().map_err(|_| no_directory())?;
+        let cwd = root.far_of(&cwd).ok_or_else(no_directory)?;
+        let (Environment::Inherit(given) | Environment::Only(given)) = request.env;
+        let mut files = BTreeMap::new();
+        let mut shown = |text: &str| {
+            let (text, named) = self.shown_in(&root, text, request.reads);
+            files.extend(named);
+            text
+        };
+        let text = shown(request.script);
+        let mut env = Vec::new();
+        for (name, value) in given {
+            if !is_variable(name) {
+                return Err(ExecError::Variable(name.clone()));
+            }
+            let is_elsewhere =
+                name == "FABRO_WORKFLOW_DIR" && !Path::new(value).starts_with(&root.near);
+            if !NEAR_ONLY.contains(&&**name) && !is_elsewhere {
+                env.push((name.clone(), shown(value)));
+            }
+        }
+        if self.copies() {
+            self.push(&root).await?;
+        }
+        self.bring_files(&root, files).await?;
+        let id = self.new_id();
+        let script =
+            Script { text: &text, language: request.language, cwd: &cwd, env: &env, is_merged };
+        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
+        let mut input = encoded(place.program(&id, &script.program()).as_bytes());
+        input.extend_from_slice(script.input().as_bytes());
+        Ok(Prepared { root, id, input })
+    }
+
+    /// Copies values and artifacts into `.fabro` of the other side, anew for each script.
+    async fn bring_files(
+        &self,
+        root: &Root,
+        files: BTreeMap<String, PathBuf>,
+    ) -> Result<(), ExecError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let body = format!("mkdir -p {0}/.fabro && cd {0}/.fabro && tar -xof -", quote(&root.far));
+        let feed: Feed = Box::new(move |out| sync::pack_files(&files, out));
+        self.call_registered(&body, Some(feed)).await.map(drop)
+    }
+
+    /// The program of this machine that runs a shell there.
+    fn client(self: &Arc<Self>, request: &Request<'_>) -> Result<Client, ExecError> {
+        let failed = |source| ExecError::Start { program: self.describe(), source };
+        let mut command = Command::from(self.shell());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut output = None;
+        if matches!(request.keep, Keep::Ends { .. }) {
+            let (reader, writer) = io::pipe().map_err(failed)?;
+            let second = writer.try_clone().map_err(failed)?;
+            output = Some(Receiver::from_owned_fd(reader.into()).map_err(failed)?);
+            command.stdout(writer).stderr(second);
+        }
+        let (Environment::Inherit(env) | Environment::Only(env)) = request.env;
+        let (child, group) = Group::start(&mut command, &recorded(env)).map_err(failed)?;
+        Ok(Client { child, group, output })
+    }
+
+    /// Waits for the end of the script, and brings back what it has changed.
+    async fn finish(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        prepared: &Prepared,
+        client: Client,
+        drains: impl Future<Output = Result<(), ExecError>>,
+    ) -> Result<Exit, ExecError> {
+        let mut running = Running { remote: self, id: &prepared.id, is_over: false };
+        let ended = self.watch(client, prepared, &request.cancel, drains).await?;
+        let exit = match ended {
+            Ended::Canceled => Ok(Exit::Canceled),
+            Ended::Status(status) if status.success() => Ok(Exit::Code(0)),
+            Ended::Status(status) => self.exit(request, prepared, status.code()).await,
+        };
+        running.is_over = true;
+        if matches!(exit, Err(ExecError::Lost { .. })) {
+            self.lost_scripts().insert(prepared.id.clone());
+            return exit;
+        }
+        if self.copies() {
+            self.pull(&prepared.root).await?;
+        }
+        exit
+    }
+
+    /// How a script ended whose client did not succeed: what the other side knows of it.
+    async fn exit(
+        &self,
+        request: &Request<'_>,
+        prepared: &Prepared,
+        code: Option<i32>,
+    ) -> Result<Exit, ExecError> {
+        let known = self.call_registered(&program::status(&prepared.id), None).await?;
+        match String::from_utf8_lossy(&known).trim() {
+            "cwd" => Err(ExecError::WorkingDirectory(request.cwd.to_owned())),
+            "missing" => Err(ExecError::Missing("python3".to_owned())),
+            "running" => Err(self.lost("the connection to a script ended before the script")),
+            // It has killed the shell that ran it.
+            "" => {
+                self.call_registered(&program::kill(&prepared.id), None).await?;
+                let is_ssh = matches!(self.engine, Engine::Ssh(_));
+                Ok(Exit::Code(code.filter(|code| !(is_ssh && *code == 255)).unwrap_or(137)))
+            }
+            code => {
+                let broken = || self.lost("the exit code of a script is damaged");
+                Ok(Exit::Code(code.parse().map_err(|_| broken())?))
+            }
+        }
+    }
+
+    /// Waits for the client, copying its output all the while.
+    async fn watch(
+        &self,
+        mut client: Client,
+        prepared: &Prepared,
+        cancel: &CancellationToken,
+        drains: impl Future<Output = Result<(), ExecError>>,
+    ) -> Result<Ended, ExecError> {
+        let result = {
+            let mut is_drained = false;
+            let mut drains = std::pin::pin!(drains);
+            let mut ended = std::pin::pin!(self.wait(&mut client.child, prepared, cancel));
+            let result = tokio::select! {
+                result = &mut drains => match result {
+                    Ok(()) => {
+                        is_drained = true;
+                        ended.await
+                    }
+                    Err(error) => Err(error),
+                },
+                ended = &mut ended => ended,
+            };
+            match result {
+                Ok(ended) if !is_drained => match timeout(LAST_OUTPUT, drains).await {
+                    Ok(Err(error)) => Err(error),
+                    Ok(Ok(())) | Err(_) => Ok(ended),
+                },
+                result => result,
+            }
+        };
+        match &result {
+            Ok(_) => client.group.end_rest().await,
+            Err(_) => client.group.end(&mut client.child).await,
+        }
+        result
+    }
+
+    async fn wait(
+        &self,
+        child: &mut Child,
+        prepared: &Prepared,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ExecError> {
+        let failed = |source| ExecError::watch(Path::new("sh"), source);
+        tokio::select! {
+            biased;
+            status = child.wait() => return status.map(Ended::Status).map_err(failed),
+            () = cancel.cancelled() => {}
+        }
+        let asked = async {
+            // What cannot be asked is killed.
+            let _ = self.call_registered(&program::ask_to_end(&prepared.id), None).await;
+            child.wait().await
+        };
+        if timeout(GRACE, asked).await.is_err() {
+            let killed = async {
+                let killed = self.call_registered(&program::kill(&prepared.id), None).await;
+                if killed.is_err() {
+                    self.lost_scripts().insert(prepared.id.clone());
+                }
+                child.wait().await
+            };
+            if timeout(KILL_WAIT, killed).await.is_err() {
+                let _ = child.start_kill();
+                child.wait().await.map_err(failed)?;
+            }
+        }
+        Ok(Ended::Canceled)
+    }
+
+    /// Makes the copy equal to the working directory.
+    async fn push(&self, root: &Arc<Root>) -> Result<(), ExecError> {
+        let mut known = root.known.lock().await;
+        let is_beginning = known.is_none();
+        if is_beginning {
+            let make = format!("mkdir -p {0} && cd {0} || exit 125\n", quote(&root.far));
+            let program = [make.as_bytes(), &sync::list_program(&self.rules)].concat();
+            let far = self.list(program, None).await?;
+            *known = Some(Known::beginning(far));
+        }
+        let Some(state) = known.as_mut() else { return Ok(()) };
+        let now = self.scan(root).await?;
+        let change = state.to_push(&now, is_beginning);
+        if !change.is_empty() {
+            let mut program = format!("cd {} || exit 125\n", quote(&root.far)).into_bytes();
+            program.extend(sync::removal(&change.removed));
+            program.extend_from_slice(b"tar -xpof - || exit 125\n");
+            program.extend(sync::list_program(&self.rules));
+            let near = root.near.clone();
+            let tree = now.clone();
+            let names = change.put.clone();
+            let feed: Feed = Box::new(move |out| sync::pack(&near, &tree, &names, out));
+            match self.list(program, Some(feed)).await {
+                Ok(far) if is_beginning => state.set_far(far),
+                Ok(far) => state.note_pushed(&change, far),
+                Err(error) => {
+                    // How much of it has arrived is not known.
+                    *known = None;
+                    return Err(error);
+                }
+            }
+        }
+        state.set_near(now);
+        Ok(())
+    }
+
+    async fn list(&self, program: Vec<u8>, feed: Option<Feed>) -> Result<Tree, ExecError> {
+        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
+        let [head, tail] = place.around(&self.new_id());
+        let program = [head.as_bytes(), &program, tail.as_bytes()].concat();
+        let called = call(self.shell(), &program, feed, up_to(LIST_BYTES)).await;
+        let text = self.done(called)?;
+        sync::parse_list(&text).map_err(|error| ExecError::Workspace(error.to_string()))
+    }
+
+    async fn scan(&self, root: &Root) -> Result<Tree, ExecError> {
+        let (near, rules) = (root.near.clone(), self.rules.clone());
+        let scanned = blocking(move || sync::scan(&near, &rules)).await;
+        scanned.map_err(|error| ExecError::Workspace(format!("{}: {error}", root.near.display())))
+    }
+
+    /// Brings back what has changed in the copy.
+    async fn pull(&self, root: &Arc<Root>) -> Result<(), ExecError> {
+        let mut known = root.known.lock().await;
+        let Some(state) = known.as_mut() else { return Ok(()) };
+        let cd = format!("cd {} || exit 125\n", quote(&root.far));
+        let far =
+            self.list([cd.as_bytes(), &sync::list_program(&self.rules)].concat(), None).await?;
+        let change = state.to_pull(&far, &self.rules);
+        if change.is_empty() {
+            state.set_far(far);
+            return Ok(());
+        }
+        let near = root.near.clone();
+        let limit = self.copy_limit;
+        let failed = |error: &io::Error| ExecError::Workspace(error.to_string());
+        let taken = (far, change);
+        let (taken, wanted) = blocking(move || {
+            let taking = Taking { root: &near, far: &taken.0, change: &taken.1 };
+            let (wanted, bytes) = (taking.wanted(), taking.bytes());
+            if bytes > limit {
+                return Err(io::Error::other(format!(
+                    "the script has left {bytes} bytes to copy back, and `copy_limit` is {limit}"
+                )));
+            }
+            taking.prepare()?;
+            Ok((taken, wanted))
+        })
+        .await
+        .map_err(|error| failed(&error))?;
+        let taken = if wanted.is_empty() { taken } else { self.fetch(root, taken, wanted).await? };
+        let near = root.near.clone();
+        let mut tree = state.take_near();
+        let (taken, tree) = blocking(move || {
+            Taking { root: &near, far: &taken.0, change: &taken.1 }.note(&mut tree);
+            (taken, tree)
+        })
+        .await;
+        state.set_near(tree);
+        state.set_far(taken.0);
+        Ok(())
+    }
+
+    async fn fetch(
+        &self,
+        root: &Root,
+        taken: (Tree, Difference),
+        wanted: Vec<Name>,
+    ) -> Result<(Tree, Difference), ExecError> {
+        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
+        // What has gone since is missing in the archive.
+        let body = format!(
+            "cd {} || exit 125\n\
+             if tar --version 2>/dev/null | grep -q GNU; then\n\
+             xargs -0 tar --hard-dereference -cf - 2>/dev/null\n\
+             else\nxargs -0 tar -cf - 2>/dev/null\nfi",
+            quote(&root.far)
+        );
+        let [head, tail] = place.around(&self.new_id());
+        let program = [&head, &*body, &tail].concat();
+        let feed: Feed = Box::new(move |out| {
+            let mut out = io::BufWriter::new(out);
+            for name in wanted {
+                out.write_all(b"./")?;
+                out.write_all(OsStr::from_bytes(&name).as_bytes())?;
+                out.write_all(b"\0")?;
+            }
+            out.flush()
+        });
+        let (near, limit) = (root.near.clone(), self.copy_limit);
+        let called = call(self.shell(), program.as_bytes(), Some(feed), move |mut output| {
+            let unpacked =
+                Taking { root: &near, far: &taken.0, change: &taken.1 }.unpack(&mut output, limit);
+            let _ = io::copy(&mut output, &mut io::sink());
+            unpacked.map(|()| taken)
+        })
+        .await;
+        self.done(called)?.map_err(|error| ExecError::Workspace(error.to_string()))
+    }
+}
+
+/// A script that is ready to be started.
+struct Prepared {
+    root: Arc<Root>,
+    id: String,
+    /// What the shell there reads.
+    input: Vec<u8>,
+}
+
+/// The program of this machine that runs it.
+struct Client {
+    child: Child,
+    group: Group,
+    /// Both streams, where they are one.
+    output: Option<Receiver>,
+}
+
+/// A script that is killed there when it is dropped before its end.
+struct Running<'a> {
+    remote: &'a Arc<Remote>,
+    id: &'a str,
+    is_over: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.remote.place.get().filter(|_| !self.is_over) {
+            let text = place.program(&self.remote.new_id(), &program::kill(self.id));
+            send(self.remote.shell(), text.as_bytes());
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = spawn_blocking(work).await;
+    done.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
+}
+
+async fn drain<S: crate::log::OutputSink>(
+    channel: &mut OutputChannel<'_, S>,
+    pipe: Option<impl tokio::io::AsyncRead + Unpin>,
+) -> Result<(), ExecError> {
+    match pipe {
+        Some(pipe) => channel.drain(pipe).await,
+        None => Ok(()),
+    }
+}
+
+async fn feed(pipe: Option<tokio::process::ChildStdin>, input: &[u8]) -> Result<(), ExecError> {
+    if let Some(mut pipe) = pipe {
+        // A client that ends early has a status that says why.
+        let _ = pipe.write_all(input).await;
+        let _ = pipe.shutdown().await;
+    }
+    Ok(())
+}
+
+/// The variables by which the client is known as one of the run.
+fn recorded(env: &[(String, String)]) -> Vec<(String, String)> {
+    env.iter().filter(|(name, _)| name == "FABRO_RUN_ID").cloned().collect()
+}
+
+/// Whether a shell can have a variable of this name.
+fn is_variable(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

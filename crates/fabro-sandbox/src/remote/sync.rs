@@ -1,0 +1,549 @@
+//! A copy of a working directory on the other side, kept equal to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+
+use super::tar::{self, Header, Kind};
+use crate::files::beneath;
+
+/// What is not copied by default, wherever it is: what tools make for the machine they run on.
+pub(super) const EXCLUDED: [&str; 14] = [
+    "node_modules",
+    ".pnpm-store",
+    ".npm",
+    ".cache",
+    "target",
+    ".next",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".gradle",
+];
+
+/// The most files and directories of a working directory that is copied.
+const MOST: usize = 1_000_000;
+
+/// The most bytes of a list of them.
+pub(super) const LIST_BYTES: u64 = 256 << 20;
+
+/// A path relative to the working directory.
+pub(super) type Name = Vec<u8>;
+
+/// What is at a path; unequal after it has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) kind: Kind,
+    pub(super) mode: u32,
+    pub(super) size: u64,
+    /// In seconds.
+    pub(super) mtime: u64,
+    /// The times in full, and the inode.
+    detail: String,
+}
+
+impl Stamp {
+    /// Whether a file of the other side is taken to be the same: size, mode, and time to the second.
+    fn equals(&self, other: &Self) -> bool {
+        let is_same =
+            self.kind == other.kind && (self.mode == other.mode || self.kind == Kind::Link);
+        match self.kind {
+            Kind::File => is_same && self.size == other.size && self.mtime == other.mtime,
+            Kind::Directory => is_same,
+            // Where it leads is compared by copying it.
+            _ => false,
+        }
+    }
+}
+
+/// Everything in a directory.
+pub(super) type Tree = BTreeMap<Name, Stamp>;
+
+/// What is copied and what is not.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    /// Names of files and directories.
+    pub(super) exclude: Vec<String>,
+    /// Directories of this machine.
+    pub(super) hidden: Vec<PathBuf>,
+    /// Whether `.git` is copied back.
+    pub(super) write_git: bool,
+}
+
+impl Rules {
+    fn excludes(&self, name: &OsStr) -> bool {
+        self.exclude.iter().any(|it| OsStr::new(it) == name)
+    }
+
+    /// Whether what a script did there comes back: not to what other programs obey.
+    fn comes_back(&self, name: &[u8]) -> bool {
+        let mut parts = name.split(|byte| *byte == b'/');
+        !parts.any(|part| part == b".fabro" || (part == b".git" && !self.write_git))
+    }
+}
+
+/// Everything in a directory of this machine that is copied.
+pub(super) fn scan(root: &Path, rules: &Rules) -> io::Result<Tree> {
+    let mut tree = Tree::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(dir) = open.pop() {
+        let entries = match fs::read_dir(root.join(&dir)) {
+            // One that has just gone, or that the user cannot read either.
+            Err(_) if !dir.as_os_str().is_empty() => continue,
+            entries => entries?,
+        };
+        for entry in entries.flatten() {
+            let path = dir.join(entry.file_name());
+            let is_own = dir == Path::new(".fabro") && is_own_name(&entry.file_name());
+            if is_own || rules.excludes(&entry.file_name()) {
+                continue;
+            }
+            let whole = root.join(&path);
+            let Ok(found) = fs::symlink_metadata(&whole) else { continue };
+            if rules.hidden.contains(&whole) {
+                continue;
+            }
+            let stamp = stamp(&found);
+            if stamp.kind == Kind::Other {
+                continue;
+            }
+            if stamp.kind == Kind::Directory {
+                open.push(path.clone());
+            }
+            tree.insert(path.as_os_str().as_bytes().to_owned(), stamp);
+            if tree.len() > MOST {
+                return Err(io::Error::other(format!("it has more than {MOST} files")));
+            }
+        }
+    }
+    Ok(tree)
+}
+
+/// Names in `.fabro` that belong to fabro on the other side.
+fn is_own_name(name: &OsStr) -> bool {
+    ["run", "blobs", "artifacts"].iter().any(|own| OsStr::new(own) == name)
+}
+
+fn stamp(found: &fs::Metadata) -> Stamp {
+    let kind = match found.file_type() {
+        it if it.is_file() => Kind::File,
+        it if it.is_dir() => Kind::Directory,
+        it if it.is_symlink() => Kind::Link,
+        _ => Kind::Other,
+    };
+    let times = [found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+    let is_directory = kind == Kind::Directory;
+    Stamp {
+        kind,
+        mode: found.mode() & 0o777,
+        // Those of a directory say nothing about itself.
+        size: if is_directory { 0 } else { found.len() },
+        mtime: if is_directory { 0 } else { u64::try_from(found.mtime()).unwrap_or(0) },
+        detail: if is_directory { String::new() } else { format!("{times:?} {}", found.ino()) },
+    }
+}
+
+/// A program that lists the copy, after the working directory of the shell has been set.
+pub(super) fn list_program(rules: &Rules) -> Vec<u8> {
+    let mut prune =
+        String::from("-path ./.fabro/run -o -path ./.fabro/blobs -o -path ./.fabro/artifacts");
+    for name in &rules.exclude {
+        // In a pattern of `find` some characters are special.
+        let escaped: String = name
+            .chars()
+            .flat_map(|it| "*?[]\\".contains(it).then_some('\\').into_iter().chain([it]))
+            .collect();
+        prune.push_str(" -o -name ");
+        prune.push_str(&super::program::quote(&escaped));
+    }
+    format!(
+        "if find . -prune -printf x >/dev/null 2>&1; then\n\
+         find . -mindepth 1 \\( {prune} \\) -prune -o -printf '%y %m %s %T@ %C@ %i %P\\0' 2>/dev/null\n\
+         else\n\
+         echo\n\
+         find . \\( {prune} -o -name '*\n*' \\) -prune -o -exec stat -c '%f %s %Y %Z %i %n' {{}} + 2>/dev/null\n\
+         fi\n"
+    )
+    .into_bytes()
+}
+
+/// Reads what such a program printed; what is not as it should be is left out.
+pub(super) fn parse_list(text: &[u8]) -> io::Result<Tree> {
+    if text.len() as u64 >= LIST_BYTES {
+        return Err(io::Error::other("the copy has too many files"));
+    }
+    let (end, is_raw) = match text.first() {
+        Some(b'\n') => (b'\n', true),
+        _ => (b'\0', false),
+    };
+    let entries = text.split(|byte| *byte == end).filter_map(|line| parse_entry(line, is_raw));
+    let tree: Tree = entries.collect();
+    if tree.len() > MOST {
+        return Err(io::Error::other(format!("the copy has more than {MOST} files")));
+    }
+    Ok(tree)
+}
+
+fn parse_entry(line: &[u8], is_raw: bool) -> Option<(Name, Stamp)> {
+    let mut fields = line.splitn(if is_raw { 6 } else { 7 }, |byte| *byte == b' ');
+    let mut text = || str::from_utf8(fields.next()?).ok();
+    let (kind, mode) = if is_raw {
+        let mode = u32::from_str_radix(text()?, 16).ok()?;
+        let kind = match mode & 0o170_000 {
+            0o100_000 => Kind::File,
+            0o040_000 => Kind::Directory,
+            0o120_000 => Kind::Link,
+            _ => return None,
+        };
+        (kind, mode)
+    } else {
+        let kind = match text()? {
+            "f" => Kind::File,
+            "d" => Kind::Directory,
+            "l" => Kind::Link,
+            _ => return None,
+        };
+        (kind, u32::from_str_radix(text()?, 8).ok()?)
+    };
+    let size = text()?.parse().ok()?;
+    let mtime = text()?;
+    let seconds = mtime.split('.').next()?.parse().ok()?;
+    let detail = format!("{mtime} {} {}", text()?, text()?);
+    let path = fields.next()?;
+    let path = path.strip_prefix(b"./").unwrap_or(path);
+    let is_path = |part: &[u8]| !part.is_empty() && part != b"." && part != b"..";
+    if !path.split(|byte| *byte == b'/').all(is_path) {
+        return None;
+    }
+    let stamp = match kind {
+        Kind::Directory => {
+            Stamp { kind, mode: mode & 0o777, size: 0, mtime: 0, detail: String::new() }
+        }
+        _ => Stamp { kind, mode: mode & 0o777, size, mtime: seconds, detail },
+    };
+    Some((path.to_owned(), stamp))
+}
+
+/// What has to be done to make one tree equal to another.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    /// What is new or different, directories before what is in them.
+    pub(super) put: Vec<Name>,
+    /// What is gone or of another kind, directories after what is in them.
+    pub(super) removed: Vec<Name>,
+}
+
+impl Difference {
+    pub(super) fn is_empty(&self) -> bool {
+        self.put.is_empty() && self.removed.is_empty()
+    }
+
+    fn between(old: &Tree, new: &Tree, is_same: impl Fn(&Stamp, &Stamp) -> bool) -> Self {
+        let put = new
+            .iter()
+            .filter(|(name, stamp)| !old.get(*name).is_some_and(|old| is_same(old, stamp)));
+        let removed = old
+            .iter()
+            .filter(|(name, stamp)| new.get(*name).is_none_or(|new| new.kind != stamp.kind));
+        Self {
+            put: put.map(|(name, _)| name.clone()).collect(),
+            removed: removed.rev().map(|(name, _)| name.clone()).collect(),
+        }
+    }
+}
+
+/// A working directory and its copy, as they were when they were equal.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    near: Tree,
+    far: Tree,
+}
+
+impl Known {
+    /// The two at the beginning: what the other side has already need not be copied.
+    pub(super) fn beginning(far: Tree) -> Self {
+        Self { near: Tree::new(), far }
+    }
+
+    /// What has changed here since, or differs at the beginning.
+    pub(super) fn to_push(&self, now: &Tree, is_beginning: bool) -> Difference {
+        if is_beginning {
+            return Difference::between(&self.far, now, Stamp::equals);
+        }
+        Difference::between(&self.near, now, |old, new| old == new)
+    }
+
+    /// What has changed there since.
+    pub(super) fn to_pull(&self, now: &Tree, rules: &Rules) -> Difference {
+        let mut change = Difference::between(&self.far, now, |old, new| old == new);
+        change.put.retain(|name| rules.comes_back(name));
+        change.removed.retain(|name| rules.comes_back(name));
+        change
+    }
+
+    pub(super) fn take_near(&mut self) -> Tree {
+        std::mem::take(&mut self.near)
+    }
+
+    pub(super) fn set_near(&mut self, near: Tree) {
+        self.near = near;
+    }
+
+    pub(super) fn set_far(&mut self, far: Tree) {
+        self.far = far;
+    }
+
+    /// What the other side has after it was changed so. What else differs there is of a script that runs, and is
+    /// brought back when that has ended.
+    pub(super) fn note_pushed(&mut self, change: &Difference, mut far: Tree) {
+        for name in change.removed.iter().chain(&change.put) {
+            match far.remove(name) {
+                Some(stamp) => self.far.insert(name.clone(), stamp),
+                None => self.far.remove(name),
+            };
+        }
+    }
+}
+
+/// Commands that remove these, in the working directory of the shell.
+pub(super) fn removal(names: &[Name]) -> Vec<u8> {
+    const TOGETHER: usize = 200;
+    let mut text = Vec::new();
+    for names in names.chunks(TOGETHER) {
+        text.extend_from_slice(b"rm -rf --");
+        for name in names {
+            text.extend_from_slice(b" './");
+            for byte in name {
+                match byte {
+                    b'\'' => text.extend_from_slice(br"'\''"),
+                    other => text.push(*other),
+                }
+            }
+            text.push(b'\'');
+        }
+        text.push(b'\n');
+    }
+    text
+}
+
+/// Writes an archive of these files of a directory. What has gone is left out: it is removed the next time.
+pub(super) fn pack(
+    root: &Path,
+    tree: &Tree,
+    names: &[Name],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut writer = tar::Writer::new(io::BufWriter::with_capacity(1 << 16, out));
+    for name in names {
+        let Some(stamp) = tree.get(name) else { continue };
+        let path = root.join(OsStr::from_bytes(name));
+        let Stamp { kind, mode, size, mtime, .. } = *stamp;
+        let path_there = [b"./", &name[..]].concat();
+        let header = |target| Header { path: path_there, kind, mode, size, mtime, target };
+        match kind {
+            Kind::File => {
+                let Ok(file) = File::open(&path) else { continue };
+                writer.add(&header(Vec::new()), file)?;
+            }
+            Kind::Link => {
+                let Ok(target) = fs::read_link(&path) else { continue };
+                let header = Header { size: 0, ..header(target.as_os_str().as_bytes().to_owned()) };
+                writer.add(&header, io::empty())?;
+            }
+            _ => writer.add(&header(Vec::new()), io::empty())?,
+        }
+    }
+    writer.finish()
+}
+
+/// Writes an archive of these files under other names.
+pub(super) fn pack_files(files: &BTreeMap<String, PathBuf>, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = tar::Writer::new(io::BufWriter::with_capacity(1 << 16, out));
+    for (name, path) in files {
+        let file = File::open(path)?;
+        let found = file.metadata()?;
+        let header = Header {
+            path: name.as_bytes().to_owned(),
+            kind: Kind::File,
+            mode: 0o444,
+            size: found.len(),
+            mtime: u64::try_from(found.mtime()).unwrap_or(0),
+            target: Vec::new(),
+        };
+        writer.add(&header, file)?;
+    }
+    writer.finish()
+}
+
+/// Takes over what has changed on the other side. Nothing outside of the directory is changed: no link is followed.
+pub(super) struct Taking<'a> {
+    pub(super) root: &'a Path,
+    pub(super) far: &'a Tree,
+    pub(super) change: &'a Difference,
+}
+
+impl Taking<'_> {
+    /// Removes what is gone, and makes directories.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        for name in &self.change.removed {
+            let (dir, last) = split(name);
+            let Ok(parent) = beneath::directory(self.root, dir) else { continue };
+            let removed = match rustix::fs::unlinkat(&parent, last, AtFlags::empty()) {
+                Err(_) => rustix::fs::unlinkat(&parent, last, AtFlags::REMOVEDIR),
+                done => done,
+            };
+            // A directory stays that has in it what is not copied.
+            let _ = removed;
+        }
+        for name in &self.change.put {
+            let Some(stamp) = self.far.get(name).filter(|it| it.kind == Kind::Directory) else {
+                continue;
+            };
+            self.make(name, stamp.mode).map_err(|error| at(name, &error))?;
+        }
+        Ok(())
+    }
+
+    fn make(&self, name: &[u8], mode: u32) -> io::Result<()> {
+        beneath::made(self.root, Path::new(OsStr::from_bytes(name)))?;
+        let (dir, last) = split(name);
+        let parent = beneath::directory(self.root, dir)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&parent, last, flags, Mode::empty())?;
+        Ok(rustix::fs::fchmod(opened, Mode::from_raw_mode(mode | 0o700))?)
+    }
+
+    /// The files and links that have to be fetched.
+    pub(super) fn wanted(&self) -> Vec<Name> {
+        let is_wanted =
+            |name: &&Name| self.far.get(*name).is_some_and(|it| it.kind != Kind::Directory);
+        self.change.put.iter().filter(is_wanted).cloned().collect()
+    }
+
+    /// How many bytes they have.
+    pub(super) fn bytes(&self) -> u64 {
+        let sizes = self.change.put.iter().filter_map(|name| self.far.get(name)).map(|it| it.size);
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    /// Writes the files and links of an archive; what was not asked for is passed over. No more than so many bytes.
+    pub(super) fn unpack(&self, archive: impl Read, limit: u64) -> io::Result<()> {
+        let wanted: BTreeSet<Name> = self.wanted().into_iter().collect();
+        let mut reader = tar::Reader::new(archive);
+        let mut left = limit;
+        while let Some(header) = reader.next()? {
+            let name = header.path.strip_prefix(b"./").unwrap_or(&header.path).to_owned();
+            if !wanted.contains(&name) {
+                continue;
+            }
+            let taken = self.take(&header, &name, &wanted, &mut left, &mut reader);
+            taken.map_err(|error| at(&name, &error))?;
+        }
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        header: &Header,
+        name: &[u8],
+        wanted: &BTreeSet<Name>,
+        left: &mut u64,
+        content: impl Read,
+    ) -> io::Result<()> {
+        let mut count = |size: u64| {
+            *left = left.checked_sub(size).ok_or_else(|| io::Error::other("it has grown"))?;
+            io::Result::Ok(())
+        };
+        let (dir, last) = split(name);
+        let parent = beneath::made(self.root, dir)?;
+        match header.kind {
+            Kind::File => {
+                count(header.size)?;
+                write(&parent, last, header, content)
+            }
+            Kind::Link => link(&parent, last, &header.target),
+            Kind::Same => {
+                let target = header.target.strip_prefix(b"./").unwrap_or(&header.target);
+                if !wanted.contains(target) {
+                    return Ok(());
+                }
+                let (dir, from) = split(target);
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                let other = beneath::directory(self.root, dir)?;
+                let file = File::from(rustix::fs::openat(other, from, flags, Mode::empty())?);
+                count(file.metadata()?.len())?;
+                write(&parent, last, header, file)
+            }
+            Kind::Directory | Kind::Other => Ok(()),
+        }
+    }
+
+    /// The tree here after it was taken over, as far as it comes from there.
+    pub(super) fn note(&self, near: &mut Tree) {
+        for name in self.change.removed.iter().chain(&self.change.put) {
+            let path = self.root.join(OsStr::from_bytes(name));
+            match fs::symlink_metadata(path) {
+                Ok(found) => near.insert(name.clone(), stamp(&found)),
+                Err(_) => near.remove(name),
+            };
+        }
+    }
+}
+
+/// Replaces a file in one step.
+fn write(parent: &OwnedFd, name: &Path, header: &Header, mut content: impl Read) -> io::Result<()> {
+    let temporary = format!(".fabro-copy-{}", std::process::id());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(parent, &*temporary, flags, Mode::from_raw_mode(0o600));
+    let opened = match open() {
+        // Of a driver that was killed.
+        Err(rustix::io::Errno::EXIST) => {
+            rustix::fs::unlinkat(parent, &*temporary, AtFlags::empty())?;
+            open()?
+        }
+        opened => opened?,
+    };
+    let mut file = File::from(opened);
+    let written = io::copy(&mut content, &mut file).and_then(|_| {
+        file.set_permissions(fs::Permissions::from_mode(header.mode & 0o777))?;
+        let time = Timespec { tv_sec: i64::try_from(header.mtime).unwrap_or(0), tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        rustix::fs::futimens(&file, &times)?;
+        Ok(rustix::fs::renameat(parent, &*temporary, parent, name)?)
+    });
+    if written.is_err() {
+        let _ = rustix::fs::unlinkat(parent, &*temporary, AtFlags::empty());
+    }
+    written
+}
+
+fn link(parent: &OwnedFd, name: &Path, target: &[u8]) -> io::Result<()> {
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), parent, name)?)
+}
+
+fn at(name: &[u8], error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", String::from_utf8_lossy(name)))
+}
+
+fn split(name: &[u8]) -> (&Path, &Path) {
+    let (dir, last) = match name.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&name[..slash], &name[slash + 1..]),
+        None => (&name[..0], name),
+    };
+    (Path::new(OsStr::from_bytes(dir)), Path::new(OsStr::from_bytes(last)))
+}

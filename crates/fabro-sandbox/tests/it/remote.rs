@@ -1,0 +1,452 @@
+//! What scripts in containers and on other machines see, and what comes back. A test whose engine or program is not
+//! there is skipped, and says so.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use fabro_sandbox::{
+    Captured, DockerSettings, EngineSettings, ExecError, Files as _, InSandbox, Language,
+    LocalExec, LocalFiles, Sandbox, WithValues,
+};
+use fabro_sandbox::{Exit, SshSettings};
+
+use crate::conformance::{Ground, running, seconds, ssh_settings, until};
+use crate::server::{Server, image};
+
+/// A test for every provider that copies the working directory.
+macro_rules! for_copies {
+    ($($test:ident)*) => {
+        mod docker_copy {
+            $(#[tokio::test]
+            async fn $test() {
+                if let Some(ground) = super::Ground::docker_copy().await {
+                    super::$test(ground).await;
+                }
+            })*
+        }
+        mod ssh {
+            $(#[tokio::test]
+            async fn $test() {
+                if let Some(ground) = super::Ground::ssh().await {
+                    super::$test(ground).await;
+                }
+            })*
+        }
+    };
+}
+
+for_copies! {
+    what_changes_on_one_side_is_changed_on_the_other
+    what_other_programs_obey_does_not_come_back
+    nothing_is_written_through_links
+    scripts_beside_each_other_lose_nothing
+    too_much_is_not_copied_back
+    values_and_artifacts_are_in_the_working_directory
+}
+
+async fn what_changes_on_one_side_is_changed_on_the_other(ground: Ground) {
+    let work = ground.path("work");
+    let write = |name: &str, text: &str| {
+        let path = work.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("a/b/file", "one");
+    write("gone/file", "x");
+    write("run.sh", "echo ran");
+    write("node_modules/of/host", "x");
+    write(" odd 'na\"me", "odd");
+    std::fs::set_permissions(work.join("run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("a/b/file", work.join("link")).unwrap();
+    let script = "cat a/b/file link; cat *odd*; ./run.sh; ls node_modules; \
+        rm -r gone; echo two > a/b/file; mkdir -p new/dir node_modules; echo x > node_modules/of_sandbox; \
+        echo made > new/dir/file; chmod 700 new/dir/file; ln -s dir/file new/link; ln new/dir/file new/same; \
+        mv link renamed; rm a/b/../b/nothing";
+    let output = ground.output(script).await;
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(&lines[..2], ["oneoneoddran", lines[1]], "{output}");
+    assert!(lines[1].contains("node_modules"), "{output}");
+    let read = |name: &str| std::fs::read_to_string(work.join(name)).unwrap();
+    assert_eq!(read("a/b/file"), "two\n");
+    assert_eq!(
+        (read("new/dir/file"), read("new/link"), read("new/same")),
+        ("made\n".into(), "made\n".into(), "made\n".into())
+    );
+    let mode = std::fs::metadata(work.join("new/dir/file")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(std::fs::read_link(work.join("renamed")).unwrap(), PathBuf::from("a/b/file"));
+    assert!(!work.join("gone").exists() && std::fs::symlink_metadata(work.join("link")).is_err());
+    assert!(work.join("node_modules/of/host").exists());
+    assert!(!work.join("node_modules/of_sandbox").exists());
+    // And back, with a change of kind.
+    std::fs::remove_dir_all(work.join("new")).unwrap();
+    write("new", "a file now");
+    std::fs::remove_file(work.join("renamed")).unwrap();
+    write("renamed/x", "a directory now");
+    let output = ground.output("cat new renamed/x; ls node_modules; cat a/b/file").await;
+    assert_eq!(output, "a file nowa directory nowof_sandbox\ntwo\nCode(0)");
+    // A directory that becomes a file, and a link that becomes one.
+    ground.output("rm -r renamed; echo f > renamed; rm new; mkdir new").await;
+    assert_eq!(read("renamed"), "f\n");
+    assert!(work.join("new").is_dir());
+}
+
+async fn what_other_programs_obey_does_not_come_back(ground: Ground) {
+    let script = "cat .git/config .fabro/config.toml; cat .fabro/state/fabro.db; echo evil >> .git/config; \
+        echo x > .git/hooks/pre-commit; echo evil > .fabro/config.toml; mkdir -p sub/.git; echo x > sub/.git/HEAD; echo y > kept";
+    let output = ground.output(script).await;
+    assert!(output.starts_with("[core]_version = 1"), "{output}");
+    assert!(output.contains("No such file"), "the store is not copied: {output}");
+    let work = ground.path("work");
+    let read = |name: &str| std::fs::read_to_string(work.join(name)).unwrap_or_default();
+    assert_eq!(read(".git/config"), "[core]");
+    assert_eq!(read(".fabro/config.toml"), "_version = 1");
+    assert_eq!(
+        (read("kept"), read("sub/.git/HEAD"), read(".git/hooks/pre-commit")),
+        ("y\n".into(), String::new(), String::new())
+    );
+}
+
+async fn nothing_is_written_through_links(ground: Ground) {
+    let outside = ground.path("outside");
+    let dir = ground.path("elsewhere");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::create_dir(ground.path("work/d")).unwrap();
+    std::fs::write(ground.path("work/d/file"), "x").unwrap();
+    // The script replaces a directory by a link, in which the next one makes files; and the same here, behind its back.
+    ground
+        .output(&format!("rm -r d; ln -s {} d; ln -s {} f", dir.display(), outside.display()))
+        .await;
+    assert!(ground.path("work/d").is_symlink());
+    ground.output("rm d f; mkdir d; echo y > d/file; echo y > f").await;
+    assert!(!dir.join("file").exists());
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "visible");
+    assert_eq!(std::fs::read_to_string(ground.path("work/d/file")).unwrap(), "y\n");
+    let script =
+        "echo up; n=0; until test $n = 20; do n=$((n+1)); sleep 0.05; done; echo z > d/file";
+    let (finished, ()) = tokio::join!(ground.try_run(script), async {
+        ground.printed("up").await;
+        std::fs::remove_dir_all(ground.path("work/d")).unwrap();
+        symlink(&dir, ground.path("work/d")).unwrap();
+    });
+    let Err(ExecError::Workspace(message)) = finished else { panic!("{finished:?}") };
+    assert!(message.starts_with("d/file: "), "{message}");
+    assert!(!dir.join("file").exists());
+}
+
+async fn scripts_beside_each_other_lose_nothing(ground: Ground) {
+    let work = ground.path("work");
+    let script =
+        "echo early > early; echo up; until test -e go; do sleep 0.02; done; echo late > late";
+    let exec = Arc::clone(&ground.exec);
+    let (finished, ()) = tokio::join!(ground.run(script), async {
+        ground.printed("up").await;
+        // It brings a file that the first one waits for.
+        std::fs::write(work.join("go"), "").unwrap();
+        let output = ground.output_by(&*exec, "cat early; echo other > other").await;
+        assert_eq!(output, "early\nCode(0)");
+    });
+    assert_eq!(finished.exit, Exit::Code(0));
+    for name in ["early", "late", "other"] {
+        assert_eq!(std::fs::read_to_string(work.join(name)).unwrap(), format!("{name}\n"));
+    }
+}
+
+async fn too_much_is_not_copied_back(ground: Ground) {
+    let finished = ground.try_run("head -c 60000000 /dev/zero > big").await;
+    let Err(ExecError::Workspace(message)) = finished else { panic!("{finished:?}") };
+    assert!(message.contains("60000000") && message.contains("copy_limit"), "{message}");
+    assert!(!ground.path("work/big").exists());
+    assert_eq!(ground.output("rm big; echo x > small").await, "\nCode(0)");
+    assert!(ground.path("work/small").exists());
+}
+
+async fn values_and_artifacts_are_in_the_working_directory(mut ground: Ground) {
+    let name = format!("{}.json", "0a".repeat(32));
+    let runs = ground.path("store/runs");
+    for dir in ["1/blobs", "1/files/a", "1/files/b"] {
+        std::fs::create_dir_all(runs.join(dir)).unwrap();
+    }
+    std::fs::write(runs.join("1/blobs").join(&name), "\"a value\"").unwrap();
+    std::fs::write(runs.join("1/files/a/report.xml"), "<a/>").unwrap();
+    std::fs::write(runs.join("1/files/b/report.xml"), "<b/>").unwrap();
+    let reads = [runs.join("1/blobs"), runs.join("1/files")];
+    let work = ground.path("work");
+    let sandbox = Arc::clone(ground.sandbox.as_ref().unwrap());
+    let prompt = format!(
+        "See: file://{0}/1/blobs/{name} and {0}/1/files/a/report.xml, {0}/fabro.db",
+        runs.display()
+    );
+    let shown = sandbox.shown(&prompt, &work, &reads).into_owned();
+    let far = ground.far("");
+    assert_eq!(
+        shown,
+        format!(
+            "See: file://{far}/.fabro/blobs/{name} and {far}/.fabro/artifacts/report.xml, {}/fabro.db",
+            runs.display()
+        )
+    );
+    // What an agent was shown, and what a script has from its template.
+    let shown: Vec<&str> = shown.split(' ').collect();
+    let value = shown[1].strip_prefix("file://").unwrap();
+    ground.env =
+        vec![("REPORT".to_owned(), runs.join("1/files/b/report.xml").display().to_string())];
+    let script = format!(
+        "cat {value}; cat .fabro/artifacts/report.xml $REPORT; echo $REPORT; cat {}/store/fabro.db || echo hidden",
+        ground.dir.path().display()
+    );
+    let finished =
+        ground.run_in(&work, &format!("exec 2>/dev/null; {script}"), Language::Shell, &reads).await;
+    let Captured::Text(text) = finished.stdout else { panic!() };
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0].split(".fabro/artifacts/report-").next().unwrap(),
+        format!("\"a value\"<a/><b/>{far}/"),
+        "{text}"
+    );
+    assert_eq!(
+        lines[1..].concat(),
+        if far == work.canonicalize().unwrap().to_str().unwrap() { "hidden" } else { "events" }
+    );
+    // The tools of an agent read the same files under the same paths.
+    let local = LocalFiles::new(&work).unwrap();
+    let files = WithValues::new(local, vec![reads[0].clone()]).reading(vec![reads[1].clone()]);
+    let files = InSandbox::new(files, sandbox, work.clone(), reads.to_vec());
+    let read = |path: &str| files.read(path, 100).map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(read(value).unwrap(), "a value");
+    assert_eq!(read(&format!(".fabro/blobs/{name}")).unwrap(), "a value");
+    assert_eq!(read(".fabro/artifacts/report.xml").unwrap(), "<a/>");
+    files.write(&format!("{far}/new"), b"x").unwrap();
+    assert_eq!(std::fs::read_to_string(work.join("new")).unwrap(), "x");
+    assert!(files.write(value, b"x").is_err());
+    // Nothing of it is left in the working directory of this machine.
+    assert!(!work.join(".fabro/blobs").exists() && !work.join(".fabro/artifacts").exists());
+}
+
+/// What one driver has left is ended by the next one, which finds the sandbox again.
+#[tokio::test]
+async fn the_next_driver_finds_the_sandbox_and_ends_what_runs_there() {
+    for copy in [false, true] {
+        let Some(image) = image() else { return };
+        let ground = Ground::docker_with(copy, |_| {}).await.unwrap();
+        let settings = ground.settings.clone().unwrap();
+        takes_over(&ground, settings).await;
+        assert!(!image.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_next_driver_ends_what_runs_on_the_other_machine() {
+    let Some(ground) = Ground::ssh().await else { return };
+    let settings = ground.settings.clone().unwrap();
+    takes_over(&ground, settings).await;
+}
+
+async fn takes_over(ground: &Ground, settings: fabro_sandbox::RemoteSettings) {
+    let seconds = seconds();
+    let script = format!(
+        "echo kept > /tmp/{seconds}; sleep {seconds} & setsid sleep {seconds} & echo up; wait"
+    );
+    let (first, ()) = tokio::join!(ground.try_run(&script), async {
+        ground.printed("up").await;
+        until("both run", || running(&format!("sleep\0{seconds}")) == 2).await;
+        let next = Arc::new(Sandbox::remote(settings).unwrap());
+        next.start().await.unwrap();
+        assert_eq!(running(&format!("sleep\0{seconds}")), 0);
+        let exec = LocalExec::new().in_sandbox(next);
+        let output =
+            ground.output_by(&exec, &format!("cat /tmp/{seconds}; rm /tmp/{seconds}")).await;
+        assert_eq!(output, "kept\nCode(0)");
+    });
+    assert!(!matches!(&first, Ok(finished) if finished.exit == Exit::Code(0)), "{first:?}");
+}
+
+/// The engine kills the container in the middle of a script: it is lost, and there again for the next one.
+#[tokio::test]
+async fn a_container_that_was_killed_is_started_again() {
+    for copy in [false, true] {
+        let Some(ground) = Ground::docker_with(copy, |_| {}).await else { return };
+        let name = format!("fabro-{}", ground.settings.as_ref().unwrap().run.to_lowercase());
+        let (finished, ()) =
+            tokio::join!(ground.try_run("echo 1 > /tmp/x; echo up; sleep 600"), async {
+                ground.printed("up").await;
+                assert!(
+                    Command::new("docker")
+                        .args(["kill", &name])
+                        .stdout(Stdio::null())
+                        .status()
+                        .unwrap()
+                        .success()
+                );
+            });
+        assert!(matches!(finished, Err(ExecError::Lost { .. })), "{finished:?}");
+        assert!(fabro_sandbox::is_exhausted(&finished.unwrap_err()), "it can work later");
+        assert_eq!(ground.output("cat /tmp/x; echo y > made").await, "1\nCode(0)");
+        assert_eq!(std::fs::read_to_string(ground.path("work/made")).unwrap(), "y\n");
+    }
+}
+
+/// The connection breaks in the middle of a script, which is ended before the next one.
+#[tokio::test]
+async fn a_connection_that_breaks_is_made_again() {
+    let Some(ground) = Ground::ssh().await else { return };
+    let seconds = seconds();
+    let script = format!("echo up; sleep {seconds}; echo late > late");
+    let (finished, ()) = tokio::join!(ground.try_run(&script), async {
+        ground.printed("up").await;
+        drop_connections(ground.server.as_ref().unwrap());
+    });
+    assert!(matches!(finished, Err(ExecError::Lost { .. })), "{finished:?}");
+    assert!(running(&format!("sleep\0{seconds}")) > 0, "it does not end with the connection");
+    assert_eq!(ground.output("echo next > made").await, "\nCode(0)");
+    assert_eq!(running(&format!("sleep\0{seconds}")), 0);
+    assert!(ground.path("work/made").exists() && !ground.path("work/late").exists());
+}
+
+/// What a script in a container can do to the machine, with the working directory mounted.
+#[tokio::test]
+async fn a_mounted_container_shows_the_working_directory_and_not_the_machine() {
+    let Some(ground) = Ground::docker_with(false, |_| {}).await else { return };
+    std::fs::write(ground.path("work/.git/HEAD"), "ref").unwrap();
+    let dir = ground.dir.path().display();
+    for (script, expected) in [
+        (format!("cat {dir}/home/.ssh/id"), "No such file"),
+        (format!("cat {dir}/store/fabro.db"), "No such file"),
+        ("cat .fabro/state/fabro.db".to_owned(), "No such file"),
+        ("echo x > .fabro/config.toml".to_owned(), "Read-only file system"),
+        ("echo x > .git/hooks/pre-commit".to_owned(), "Read-only file system"),
+        ("mv .git .git2".to_owned(), "busy"),
+        ("mv .fabro .fabro2".to_owned(), "busy"),
+        ("ls /run/docker.sock /var/run/docker.sock".to_owned(), "No such file"),
+        ("mount -t tmpfs x /mnt".to_owned(), "ount"),
+        ("chown 12345 made; touch made; chown 12345 made".to_owned(), "not permitted"),
+        ("cat .fabro/config.toml; grep CapBnd /proc/self/status".to_owned(), "_version = 1CapBnd:\t0000000000000000"),
+        ("grep NoNewPrivs /proc/self/status; cat /proc/1/environ | tr '\\0' '\\n' | grep -c CARGO".to_owned(), "NoNewPrivs:\t1\n0"),
+        ("cat /sys/class/net/*/operstate; ls /sys/class/net".to_owned(), "lo"),
+        ("(: > /dev/tcp/127.0.0.1/22) 2>&1 || echo closed".to_owned(), "closed"),
+        (format!("kill -9 {}; test -d /proc/{0}/root && echo seen; echo end", std::process::id()), "end"),
+    ] {
+        let output = ground.output(&script).await;
+        assert!(output.contains(expected), "{script}: {output}");
+    }
+    let output = ground.output("ls /sys/class/net; hostname").await;
+    assert_eq!(output, "lo\nfabro\nCode(0)");
+    // The files that it makes are the user's.
+    ground.output("echo x > owned").await;
+    let found = std::fs::metadata(ground.path("work/owned")).unwrap();
+    let user = std::fs::metadata(ground.path("outside")).unwrap();
+    assert_eq!((found.uid(), found.gid()), (user.uid(), user.gid()));
+}
+
+#[tokio::test]
+async fn a_container_is_held_to_its_limits() {
+    let limited = Ground::docker_with(true, |settings| {
+        let EngineSettings::Docker(docker) = &mut settings.engine else { unreachable!() };
+        docker.memory = Some(64 << 20);
+        docker.cpus = Some(0.5);
+        docker.max_processes = 40;
+        docker.tmp_size = Some(1 << 20);
+    });
+    let Some(ground) = limited.await else { return };
+    let output =
+        ground.output("head -c 2000000 /dev/zero > /tmp/x; wc -c < /tmp/x; rm /tmp/x").await;
+    let written: u64 = output.lines().rev().nth(1).unwrap().parse().unwrap();
+    assert!(written <= 1 << 20, "{output}");
+    // A shell would try again, and wait longer each time.
+    let script = "python3 -c '
+import os, time
+for started in range(100):
+    try:
+        if os.fork() == 0: time.sleep(600)
+    except OSError:
+        print(20 < started < 40)
+        break
+'";
+    assert_eq!(ground.output(script).await, "True\nCode(0)");
+    assert_eq!(ground.output("echo next").await, "next\nCode(0)");
+    let finished = ground.run("python3 -c 'x = bytearray(200_000_000)'").await;
+    assert_eq!(finished.exit, Exit::Code(137));
+    assert_eq!(ground.output("echo next").await, "next\nCode(0)");
+}
+
+/// What leaves its session and clears its environment ends with its script, as far as no other script runs.
+#[tokio::test]
+async fn nothing_in_a_container_outlives_its_script() {
+    let Some(ground) = Ground::docker_with(false, |_| {}).await else { return };
+    let seconds = seconds();
+    let script =
+        format!("env -i /bin/setsid /bin/sleep {seconds} & sleep 0.1; kill -9 $PPID; sleep 60");
+    let finished = ground.run(&script).await;
+    assert_eq!(finished.exit, Exit::Code(137));
+    until("all have ended", || running(&seconds) == 0).await;
+    let other = ground.run("sleep 1; echo other");
+    let (finished, other) =
+        tokio::join!(ground.run("setsid sleep 600 & sleep 0.1; echo one"), other);
+    assert_eq!((finished.exit, other.exit), (Exit::Code(0), Exit::Code(0)));
+}
+
+#[test]
+fn an_image_that_is_not_there_is_named() {
+    if image().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("work")).unwrap();
+    let check = |image: &str| {
+        let engine = EngineSettings::Docker(DockerSettings {
+            image: image.to_owned(),
+            memory: None,
+            cpus: None,
+            max_processes: 100,
+            network: false,
+            tmp_size: None,
+            copy: false,
+            read: Vec::new(),
+            write: Vec::new(),
+        });
+        let settings = Ground::remote_settings(&dir, engine);
+        Sandbox::remote(settings).unwrap().check()
+    };
+    check(image().unwrap()).unwrap();
+    let error = check("localhost:1/no-such-image:1").unwrap_err();
+    assert!(
+        error.to_string().starts_with("there is no image `localhost:1/no-such-image:1`: "),
+        "{error}"
+    );
+    assert!(error.fix().contains("run.sandbox.image"));
+    assert_eq!(std::fs::read_dir(dir.path().join("work")).unwrap().count(), 1, "only `.fabro`");
+}
+
+#[test]
+fn a_machine_that_cannot_be_reached_is_named() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("work")).unwrap();
+    let check = |host: &str| {
+        let engine =
+            EngineSettings::Ssh(SshSettings { host: host.to_owned(), ..ssh_settings(&server) });
+        Sandbox::remote(Ground::remote_settings(&dir, engine)).and_then(|sandbox| sandbox.check())
+    };
+    check("far").unwrap();
+    let error = check("ssh://127.0.0.1:1").unwrap_err().to_string();
+    assert!(error.starts_with("ssh://127.0.0.1:1 cannot be reached: "), "{error}");
+    let error = check("-oProxyCommand=touch x").unwrap_err().to_string();
+    assert!(error.contains("is not the name of a machine"), "{error}");
+}
+
+/// Ends the processes of the server that hold connections; it accepts new ones.
+fn drop_connections(server: &Server) {
+    let parent = server.child.id().to_string();
+    let mut pids: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent_of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        if parent_of == Some(&parent) {
+            pids.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    assert!(!pids.is_empty());
+    Command::new("kill").arg("-9").args(pids).status().unwrap();
+}
