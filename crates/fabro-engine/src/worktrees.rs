@@ -123,7 +123,13 @@ pub fn git_branch(run: RunId, record: &RunWorktree, line: &str) -> String {
 
 fn branch_prefix(run: RunId, record: &RunWorktree) -> String {
     let own = record.branches.as_ref().map(|branches| branches.prefix.clone());
-    own.unwrap_or_else(|| format!("fabro/branch/{run}"))
+    own.unwrap_or_else(|| git_branches(run))
+}
+
+/// What the names of the git branches of a run's fan-outs, and of those of its sub-workflows, begin with, without the
+/// slash after it.
+pub fn git_branches(run: RunId) -> String {
+    format!("fabro/branch/{run}")
 }
 
 /// The worktree of `child`, the sub-workflow of a stage: that of the stage, with a place of their own for the

@@ -93,6 +93,8 @@ impl RunFold {
         }
         if let (Some(to), Some(key), Some(from)) =
             (entry.body.git_sha(), StageKey::of(event), before)
+            // Else a sub-workflow that changed no file, beside a stage that did.
+            && *from != *to
         {
             let from = from.to_string();
             self.changes.push(StageChange { stage: key.full_name(), from, to: to.to_owned() });

@@ -292,7 +292,8 @@ impl Rows {
                     let line = stage.branch.as_deref().unwrap_or_default();
                     let at = self.by_key.get(&StageKey::of_failure(stage));
                     if let (Some(at), Some(usage)) = (at, used.get(line)) {
-                        self.list[*at].used(Some(usage));
+                        // The turns that are recorded stay beside it: the attempt has not ended.
+                        self.list[*at].usage.get_or_insert_default().add(usage);
                     }
                 }
             }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap_complete::ArgValueCandidates;
+use fabro_engine::git_branches;
 use fabro_events::EventBody;
 use fabro_run::{RunError, WORKTREE, remove_run_sandbox};
 use fabro_sandbox::git::{GitError, LinkedWorktrees};
@@ -58,7 +59,7 @@ pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<
     }
     store.delete(run).await?;
     let forgotten = match worktrees {
-        Some(Ok(worktrees)) => worktrees.forget(&format!("fabro/branch/{run}/")).await,
+        Some(Ok(worktrees)) => worktrees.forget(&format!("{}/", git_branches(run))).await,
         Some(Err(error)) => Err(error),
         None => Ok(()),
     };

@@ -205,11 +205,12 @@ fn keys_typed_before_a_gate_appears_do_not_answer_it() {
 
 #[test]
 fn keys_typed_while_stages_run_do_not_disturb_the_drawing() {
-    let flow = r#"digraph { start -> work -> exit; work [shape=parallelogram, on_failure=stop, script="sleep 0.8"] }"#;
+    let flow = r#"digraph { start -> work -> exit; work [shape=parallelogram, on_failure=stop, script="until [ -e typed ]; do sleep 0.05; done"] }"#;
     let project = Project::with(&[("flow.fabro", flow)]);
     let terminal = Terminal::start(&project, &["run", "flow.fabro"], 80, 24);
     terminal.wait_for("work");
     terminal.keys("qqq\r\rqq\r");
+    project.write("typed", b"");
     let device = Arc::clone(&terminal.device);
     let (code, lines) = terminal.end();
     let all = lines.join("\n");

@@ -1,4 +1,4 @@
-use fabro_types::{FailureClass, Permissions, Usage};
+use fabro_types::{FailureClass, Usage};
 use serde_json::{Value, json};
 
 use crate::cli::answer::{Answer, number};
@@ -11,6 +11,9 @@ const EDITS: &str = "Edit,MultiEdit,Write,NotebookEdit";
 
 /// The tools that need full permissions.
 const REACH: &str = "Bash,WebFetch,WebSearch";
+
+/// The option in front of the tools that need no permission of a person.
+const ALLOWED: &str = "--allowedTools";
 
 /// The model of messages that the program writes itself, about errors.
 const NO_MODEL: &str = "<synthetic>";
@@ -25,7 +28,7 @@ pub(super) const PROGRAM: Program = Program {
     args: &["-p", "--output-format", "stream-json", "--verbose"],
     read_only: &["--permission-mode", "default", "--disallowedTools", EDITS, REACH],
     read_write: &["--permission-mode", "acceptEdits", "--disallowedTools", REACH],
-    full: &["--permission-mode", "acceptEdits", "--allowedTools", REACH],
+    full: &["--permission-mode", "acceptEdits", ALLOWED, REACH],
     dangerous: &["--dangerously-skip-permissions"],
     budget: Some("--max-budget-usd"),
     context: Some(context),
@@ -34,21 +37,22 @@ pub(super) const PROGRAM: Program = Program {
     output: Output { key: "type", read, rest: ignore_rest, exit: no_codes },
 };
 
-/// Reads one event of `stream-json`.
 /// The tool is allowed too: without a terminal, no person can be asked.
-fn context(server: &ContextServer, permissions: Permissions) -> Vec<String> {
+fn context(server: &ContextServer, permissions: &[&str]) -> Vec<String> {
     let ContextServer { program, args } = server;
     let name = ContextServer::NAME;
     let config = json!({"mcpServers": {name: {"command": program, "args": args}}});
     let tool = format!("mcp__{name}__get_workflow_context");
-    // Those for `full` end with a list of allowed tools.
-    let allowed = match permissions {
-        Permissions::Full => vec![tool],
-        _ => vec!["--allowedTools".to_owned(), tool],
+    let allowed = if permissions.contains(&ALLOWED) {
+        // They end with the list of allowed tools.
+        vec![tool]
+    } else {
+        vec![ALLOWED.to_owned(), tool]
     };
     [allowed, vec!["--mcp-config".to_owned(), config.to_string()]].concat()
 }
 
+/// Reads one event of `stream-json`.
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     if let Some(id) = event["session_id"].as_str() {
         answer.session_id = Some(id.to_owned());

@@ -1,4 +1,4 @@
-use fabro_types::{FailureClass, Permissions, Usage};
+use fabro_types::{FailureClass, Usage};
 use serde_json::{Value, json};
 
 use crate::cli::answer::{Answer, number, stated};
@@ -26,16 +26,15 @@ pub(super) const PROGRAM: Program = Program {
     full: &["--sandbox", "workspace-write", "-c", "sandbox_workspace_write.network_access=true"],
     dangerous: &["--dangerously-bypass-approvals-and-sandbox"],
     budget: None,
-    // A subcommand: the options before it hold for it too.
     context: Some(context),
+    // A subcommand: the options before it hold for it too.
     resume: Some("resume"),
     prompt: PromptBy::Stdin(&["-"]),
     output: Output { key: "type", read, rest: ignore_rest, exit: no_codes },
 };
 
-/// Reads one event of `--json`.
 /// Settings over those of its file. Their values are TOML, whose strings and arrays of them JSON's are.
-fn context(server: &ContextServer, _: Permissions) -> Vec<String> {
+fn context(server: &ContextServer, _: &[&str]) -> Vec<String> {
     let ContextServer { program, args } = server;
     let name = ContextServer::NAME;
     let command = format!("mcp_servers.{name}.command={}", json!(program));
@@ -43,6 +42,7 @@ fn context(server: &ContextServer, _: Permissions) -> Vec<String> {
     ["-c".to_owned(), command, "-c".to_owned(), args].into()
 }
 
+/// Reads one event of `--json`.
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     match event["type"].as_str() {
         Some("thread.started") => {

@@ -27,7 +27,7 @@ pub(super) struct Program {
     pub(super) budget: Option<&'static str>,
     /// The arguments that give it a server for the context of the workflow, after those for permissions; `None`
     /// where there are none.
-    pub(super) context: Option<fn(&ContextServer, Permissions) -> Vec<String>>,
+    pub(super) context: Option<fn(&ContextServer, &[&str]) -> Vec<String>>,
     /// Continues the session whose id follows.
     pub(super) resume: Option<&'static str>,
     pub(super) prompt: PromptBy,
@@ -67,7 +67,7 @@ impl Program {
         let fixed = [self.args, allowed].concat();
         let mut args: Vec<String> = fixed.into_iter().map(str::to_owned).collect();
         if let (Some(context), Some(server)) = (self.context, task.context_server) {
-            args.extend(context(server, task.permissions));
+            args.extend(context(server, allowed));
         }
         let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
         if let Some(model) = task.model {

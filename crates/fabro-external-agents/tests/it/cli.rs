@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
+use std::sync::LazyLock;
 
-use fabro_external_agents::{Backend as _, Cli, CliAgent, Task};
+use fabro_external_agents::{Backend as _, Cli, CliAgent, ContextServer, Task};
 use fabro_redact::Redactor;
 use fabro_types::Permissions;
 use insta::assert_snapshot;
@@ -206,6 +207,35 @@ async fn each_program_gets_the_permissions_as_its_own_arguments() {
     agy full: --output-format stream-json --print-timeout 24h -p 
     agy full!: --output-format stream-json --print-timeout 24h --dangerously-skip-permissions --model m-1 -p
     ");
+}
+
+/// Its tool is a value of the option for allowed tools, never an argument of its own, which is a prompt.
+#[tokio::test]
+async fn claude_is_given_the_server_for_the_context() {
+    static SERVER: LazyLock<ContextServer> =
+        LazyLock::new(|| ContextServer::new("/bin/fabro", ["mcp", "context", "c.json"]));
+    let mut lines = Vec::new();
+    for (permissions, dangerous) in
+        [(Permissions::ReadWrite, false), (Permissions::Full, false), (Permissions::Full, true)]
+    {
+        let place = Place::new();
+        let log = place.0.path().join("args");
+        let script = format!("echo \"$@\" > '{}'", log.display());
+        let cli = program(&place, CliAgent::Claude, &script).with_dangerous(dangerous);
+        place
+            .run(&cli, "", |task| {
+                task.permissions = permissions;
+                task.context_server = Some(&SERVER);
+            })
+            .await;
+        let args = std::fs::read_to_string(log).unwrap();
+        lines.push(args.split_once("--verbose ").unwrap().1.to_owned());
+    }
+    assert_snapshot!(lines.concat(), @r#"
+    --permission-mode acceptEdits --disallowedTools Bash,WebFetch,WebSearch --allowedTools mcp__fabro__get_workflow_context --mcp-config {"mcpServers":{"fabro":{"command":"/bin/fabro","args":["mcp","context","c.json"]}}}
+    --permission-mode acceptEdits --allowedTools Bash,WebFetch,WebSearch mcp__fabro__get_workflow_context --mcp-config {"mcpServers":{"fabro":{"command":"/bin/fabro","args":["mcp","context","c.json"]}}}
+    --dangerously-skip-permissions --allowedTools mcp__fabro__get_workflow_context --mcp-config {"mcpServers":{"fabro":{"command":"/bin/fabro","args":["mcp","context","c.json"]}}}
+    "#);
 }
 
 #[tokio::test]
