@@ -118,9 +118,12 @@ fn nothing_runs_without_the_isolation_it_asks_for() {
                 "digraph W { start -> a -> exit; a [shape=parallelogram, script=\"touch ran\"] }";
             let project = Project::with(&[(file, &text), ("w.fabro", touch)]);
             let wanted = if file == "run.toml" { file } else { "w.fabro" };
+            // It needs an image, which these files do not name.
             assert_eq!(project.exit(&["run", wanted]), 2, "{file} {provider}");
-            assert_eq!(project.exit(&["validate", wanted]), 2, "{file} {provider}");
-            assert_eq!(project.exit(&["doctor", "--from-upstream"]), 1, "{file} {provider}");
+            if provider == "daytona" {
+                assert_eq!(project.exit(&["validate", wanted]), 2, "{file} {provider}");
+                assert_eq!(project.exit(&["doctor", "--from-upstream"]), 1, "{file} {provider}");
+            }
             assert!(!project.path().join("ran").exists(), "{file} {provider}");
         }
     }
