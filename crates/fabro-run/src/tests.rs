@@ -264,12 +264,12 @@ async fn what_is_missing_is_found_before_a_resume() {
     let check = async |body: &str, script: &str, now: &str| {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(MemoryStore::default());
-        let id = paused(&store, dir.path(), body, script).await;
+        let id = Box::pin(paused(&store, dir.path(), body, script)).await;
         let before = fabro_store::Runs::last_seq(&*store, id).await.unwrap();
         let run = Run::open(store.clone(), &dir.path().join("runs"), id).await.unwrap();
         let changes = ResumeOptions { model_script: Some(now.to_owned()), ..Default::default() };
         let mut run = run.with_resume_options(changes).unwrap();
-        let result = run.check_resumed().await;
+        let result = Box::pin(run.check_resumed()).await;
         assert_eq!(fabro_store::Runs::last_seq(&*store, id).await.unwrap(), before);
         match result {
             Ok(()) => format!("fine {}", run.warnings().join("; ")),

@@ -37,7 +37,7 @@ fn run(project: &Project, args: &[&str]) -> i32 {
 
 /// What the program was asked, without the server for the context of its stage, which has a test of its own.
 fn asked(project: &Project) -> String {
-    let server = r#" --allowedTools mcp__\S+ --mcp-config \{.*?\}\}\}"#;
+    let server = r" --allowedTools mcp__\S+ --mcp-config \{.*?\}\}\}";
     let server = regex::Regex::new(server).unwrap();
     server.replace_all(&project.read("asked"), "").into_owned()
 }

@@ -27,7 +27,7 @@ pub(super) struct Program {
     pub(super) budget: Option<&'static str>,
     /// The arguments that give it a server for the context of the workflow, after those for permissions; `None`
     /// where there are none.
-    pub(super) context: Option<fn(&ContextServer, &[&str]) -> Vec<String>>,
+    pub(super) context: Option<ContextArgs>,
     /// Continues the session whose id follows.
     pub(super) resume: Option<&'static str>,
     pub(super) prompt: PromptBy,
@@ -41,6 +41,9 @@ pub(super) enum PromptBy {
     /// As the argument after this one.
     Argument(&'static str),
 }
+
+/// The arguments for a server, after these for permissions.
+pub(super) type ContextArgs = fn(&ContextServer, &[&str]) -> Vec<String>;
 
 /// How the output of a program is read.
 #[derive(Clone, Copy)]
