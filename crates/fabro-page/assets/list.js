@@ -4,7 +4,7 @@
  *
  * @param {HTMLElement} list the element of the blocks
  * @param {(block: number) => Promise<string>} load the HTML of a block
- * @returns {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement>, grow: (blocks: number) => void, reload: (isWanted: (block: HTMLElement) => boolean) => void }}
+ * @returns {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement>, resize: (blocks: number) => void, reload: (isWanted: (block: HTMLElement) => boolean) => void }}
  */
 export function windowed(list, load) {
   const ROW = 33;
@@ -103,7 +103,11 @@ export function windowed(list, load) {
       await fill(block);
       return block;
     },
-    grow(count) {
+    resize(count) {
+      for (const block of blocks.splice(count)) {
+        observer.unobserve(block);
+        block.remove();
+      }
       while (blocks.length < count) {
         const block = newBlock();
         blocks.push(block);

@@ -189,7 +189,7 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden && followed) refreshSoon();
 });
 
-/** @type {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement>, grow: (blocks: number) => void, reload: (isWanted: (block: HTMLElement) => boolean) => void } | undefined} */
+/** @type {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement>, resize: (blocks: number) => void, reload: (isWanted: (block: HTMLElement) => boolean) => void } | undefined} */
 let rowView;
 /** @type {HTMLElement | null} */
 const rowList = document.querySelector("[data-rows]");
@@ -252,7 +252,7 @@ function updateRows(total) {
   rowList.dataset.total = String(total);
   rowList.classList.toggle("none", total === 0);
   chunks.clear();
-  rowView.grow(Math.ceil(total / size));
+  rowView.resize(Math.ceil(total / size));
   rowView.reload((block) => block.childElementCount < size || block.querySelector(".live, .held") !== null);
 }
 

@@ -273,7 +273,7 @@ pub(crate) struct WaitingGate {
 
 /// The last sequence number of a run that the caller has seen, where the change is meant for that state
 /// alone.
-pub(crate) type Seen = Option<u64>;
+pub(crate) type ExpectedSeq = Option<u64>;
 
 impl Actions {
     /// The run that a text means: its id, the beginning of it, or `latest`.
@@ -436,7 +436,7 @@ impl Actions {
         run: RunId,
         answer: &Answer,
         source: &str,
-        at: Seen,
+        at: ExpectedSeq,
     ) -> Result<Done, Problem> {
         let Answer { gate, choice } = answer;
         let store = &*self.store;
@@ -446,7 +446,12 @@ impl Actions {
     }
 
     /// Sends a message to agents.
-    pub(crate) async fn steer(&self, run: RunId, steer: &Steer, at: Seen) -> Result<Done, Problem> {
+    pub(crate) async fn steer(
+        &self,
+        run: RunId,
+        steer: &Steer,
+        at: ExpectedSeq,
+    ) -> Result<Done, Problem> {
         let Steer { text, node } = steer;
         let sent = fabro_run::steer(&*self.store, run, text, node.as_deref(), at).await?;
         Ok(Done {
@@ -462,7 +467,7 @@ impl Actions {
         &self,
         run: RunId,
         cancel: &Cancel,
-        at: Seen,
+        at: ExpectedSeq,
     ) -> Result<Canceled, Problem> {
         let reason = cancel.reason.as_deref().unwrap_or("canceled by the user");
         let done = fabro_run::cancel_here(&self.store, run, reason, at).await?;
@@ -474,7 +479,7 @@ impl Actions {
         &self,
         run: RunId,
         resume: &Resume,
-        at: Seen,
+        at: ExpectedSeq,
     ) -> Result<Started, Problem> {
         let ServerConfig { project, user_file, home, .. } = &self.config;
         let models = if resume.refresh_providers {
@@ -496,7 +501,12 @@ impl Actions {
     }
 
     /// Copies a run up to the end of a stage.
-    pub(crate) async fn fork(&self, run: RunId, fork: &Fork, at: Seen) -> Result<Forked, Problem> {
+    pub(crate) async fn fork(
+        &self,
+        run: RunId,
+        fork: &Fork,
+        at: ExpectedSeq,
+    ) -> Result<Forked, Problem> {
         let stage = fork.stage.as_deref();
         let forked = fabro_run::fork_here(&self.store, run, stage, &fork.set, at).await;
         let (point, warnings) = forked?;
@@ -508,7 +518,7 @@ impl Actions {
         &self,
         run: RunId,
         fork: &Fork,
-        at: Seen,
+        at: ExpectedSeq,
     ) -> Result<Forked, Problem> {
         let stage = fork.stage.as_deref();
         let point = fabro_run::rewind(&*self.store, run, stage, &fork.set, at).await?;

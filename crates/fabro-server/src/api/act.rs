@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::input::Body;
 use super::json;
-use crate::actions::{Answer, Cancel, Fork, Resume, Seen, Start, Steer};
+use crate::actions::{Answer, Cancel, ExpectedSeq, Fork, Resume, Start, Steer};
 use crate::app::App;
 use crate::once;
 use crate::problem::Problem;
@@ -108,7 +108,7 @@ pub(super) async fn rewind(
 }
 
 /// The state of the run that the client has seen, if it says so with `If-Match`.
-fn seen(headers: &HeaderMap) -> Result<Seen, Problem> {
+fn seen(headers: &HeaderMap) -> Result<ExpectedSeq, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let tag = value.to_str().unwrap_or_default().trim();
     if tag == "*" {

@@ -80,11 +80,12 @@ fn stream(body: Body) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
-fn too_many() -> Problem {
+/// All places for streams are taken.
+pub(crate) fn too_many() -> Problem {
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "too_many_readers",
-        "too many streams of events are open",
-        "close some, or read pages of events",
+        "too many streams are open",
+        "close some, then retry",
     )
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use fabro_inspect::check_stage;
 use fabro_types::RunId;
@@ -15,6 +15,7 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
+use super::events::too_many;
 use super::input::Params;
 use crate::actions::Actions;
 use crate::app::App;
@@ -44,14 +45,7 @@ pub(super) async fn logs(
     Params(query): Params<LogQuery>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    let Some(place) = app.live.place() else {
-        return Err(Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too_many_readers",
-            "too many streams are open",
-            "close some, then retry",
-        ));
-    };
+    let place = app.live.place().ok_or_else(too_many)?;
     if let Some(stage) = &query.stage {
         let events = fabro_engine::read_all(&*app.actions.store, run).await?;
         check_stage(&fabro_engine::checkpoint::effective(&events), stage)?;
@@ -59,13 +53,9 @@ pub(super) async fn logs(
     let stage = query.stage.as_deref();
     let mut command = log_command(&app.actions, run, stage, query.tail, query.follow);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let failed = |detail: String| {
-        let fix = "see what `fabro logs` reports";
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "logs_failed", detail, fix)
-    };
-    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let mut child = command.spawn().map_err(|error| logs_failed(error.to_string()))?;
     let Some(output) = child.stdout.take() else {
-        return Err(failed("the process has no output".to_owned()));
+        return Err(logs_failed("the process has no output".to_owned()));
     };
     // The child is killed when the client has gone.
     let lines = stream::try_unfold((output, child, place), async |(mut output, child, place)| {
@@ -75,6 +65,11 @@ pub(super) async fn logs(
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// The lines cannot be read.
+pub(crate) fn logs_failed(detail: String) -> Problem {
+    Problem::internal("logs_failed", detail, "see what `fabro logs` reports")
 }
 
 /// The command that prints what the stages of a run wrote, an object a line.

@@ -16,8 +16,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
 
+pub(crate) use events::too_many;
 pub(crate) use input::{Params, is_json, not_json};
-pub(crate) use logs::log_command;
+pub(crate) use logs::{log_command, logs_failed};
 
 use crate::app::App;
 use crate::problem::Problem;

@@ -46,6 +46,8 @@ struct Shown<'a> {
     answered: Option<(&'a str, &'a str)>,
     /// The stage before it.
     before: Option<String>,
+    /// Why the stage before it cannot be shown.
+    unreadable: Option<String>,
 }
 
 #[derive(Template)]
@@ -89,6 +91,7 @@ impl<'a> Shown<'a> {
             deadline: gate.deadline_ms.map(timestamp),
             answered: answered.as_ref().map(|it| (&*it.choice, &*it.source)),
             before: None,
+            unreadable: None,
         }
     }
 }
@@ -152,13 +155,18 @@ async fn html(app: &App, role: Role) -> Result<String, Problem> {
         all.into_iter().partition(|it| it.open.answered.is_some());
     let mut shown = Vec::new();
     for gate in open.iter().chain(&answered).take(MAX_GATES) {
-        let before = match gate.open.answered {
-            None => before(app, gate).await?,
-            Some(_) => None,
+        // What cannot be read of one run, or is removed meanwhile, is no reason to hide the gates of others.
+        let (before, unreadable) = match gate.open.answered {
+            None => match before(app, gate).await {
+                Ok(before) => (before, None),
+                Err(problem) => (None, Some(problem.detail)),
+            },
+            Some(_) => (None, None),
         };
         shown.push(Shown {
             link: Some((format!("/runs/{}", gate.run), &gate.workflow)),
             before,
+            unreadable,
             ..Shown::new(gate, role)
         });
     }

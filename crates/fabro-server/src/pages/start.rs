@@ -49,6 +49,8 @@ struct Input {
     value: String,
     is_json: bool,
     is_long: bool,
+    /// An empty text is a value of its own: the default would be used without one.
+    may_be_empty: bool,
     options: Option<[&'static str; 2]>,
 }
 
@@ -162,8 +164,9 @@ fn input(name: String, value: Option<Value>) -> Input {
         Some(value @ (Value::Array(_) | Value::Object(_))) => format!("{value:#}"),
         Some(value) => value.to_string(),
     };
+    let may_be_empty = !is_json && !value.is_empty();
     let is_long = value.contains('\n') || value.len() > 100;
-    Input { name, value, is_json, is_long, options }
+    Input { name, value, is_json, is_long, may_be_empty, options }
 }
 
 fn finding(of: &Diagnostic, lines: &LineIndex<'_>) -> Finding {

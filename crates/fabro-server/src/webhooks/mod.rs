@@ -11,10 +11,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fabro_config::Webhook;
 use fabro_events::Event;
+use fabro_run::now_ms;
 use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 use serde::{Deserialize, Serialize};
@@ -285,7 +286,7 @@ impl Sender {
     async fn deliver(&mut self, event: &Event, published: serde_json::Value) -> io::Result<()> {
         let id = event.id();
         let body = cloud_event(event, published).to_string();
-        let since_ms = now_ms();
+        let since_ms = now_ms().unsigned_abs();
         let mut tries: u32 = 0;
         let mut last_reason = String::new();
         loop {
@@ -315,11 +316,6 @@ impl Sender {
         }
         Ok(())
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The names that settings may use are those of the events.
