@@ -525,10 +525,14 @@ impl Remote {
         });
         let (near, limit) = (root.near.clone(), self.copy_limit);
         let called = call(self.shell(), program.as_bytes(), Some(feed), move |mut output| {
+            let (mut far, change) = taken;
             let unpacked =
-                Taking { root: &near, far: &taken.0, change: &taken.1 }.unpack(&mut output, limit);
+                Taking { root: &near, far: &far, change: &change }.unpack(&mut output, limit);
             let _ = io::copy(&mut output, &mut io::sink());
-            unpacked.map(|()| taken)
+            let missing = unpacked?;
+            // What was not in the archive is not the same on both sides: it is asked for again.
+            far.retain(|name, _| !missing.contains(name));
+            io::Result::Ok((far, change))
         })
         .await;
         self.done(called)?.map_err(|error| ExecError::Workspace(error.to_string()))

@@ -154,7 +154,11 @@ fn stamp(found: &fs::Metadata) -> Stamp {
     }
 }
 
-/// A program that lists the copy, after the working directory of the shell has been set.
+/// The last record of a list: without it the list is not whole, and what it does not name may still be there.
+const LIST_END: &[u8] = b"end";
+
+/// A program that lists the copy, after the working directory of the shell has been set. It prints [`LIST_END`] only where
+/// all of it could be read.
 pub(super) fn list_program(rules: &Rules) -> Vec<u8> {
     let mut prune =
         String::from("-path ./.fabro/run -o -path ./.fabro/blobs -o -path ./.fabro/artifacts");
@@ -168,11 +172,13 @@ pub(super) fn list_program(rules: &Rules) -> Vec<u8> {
         prune.push_str(&super::program::quote(&escaped));
     }
     format!(
-        "if find . -prune -printf x >/dev/null 2>&1; then\n\
-         find . -mindepth 1 \\( {prune} \\) -prune -o -printf '%y %m %s %T@ %C@ %i %P\\0' 2>/dev/null\n\
+        "if find . -ignore_readdir_race -prune -printf x >/dev/null 2>&1; then\n\
+         find . -ignore_readdir_race -mindepth 1 \\( {prune} \\) -prune -o \
+         -printf '%y %m %s %T@ %C@ %i %P\\0' 2>/dev/null && printf 'end\\0'\n\
          else\n\
          echo\n\
-         find . \\( {prune} -o -name '*\n*' \\) -prune -o -exec stat -c '%f %s %Y %Z %i %n' {{}} + 2>/dev/null\n\
+         find . \\( {prune} -o -name '*\n*' \\) -prune -o -exec stat -c '%f %s %Y %Z %i %n' {{}} + 2>/dev/null \
+         && echo end\n\
          fi\n"
     )
     .into_bytes()
@@ -187,7 +193,13 @@ pub(super) fn parse_list(text: &[u8]) -> io::Result<Tree> {
         Some(b'\n') => (b'\n', true),
         _ => (b'\0', false),
     };
-    let entries = text.split(|byte| *byte == end).filter_map(|line| parse_entry(line, is_raw));
+    let records = text.strip_suffix(&[end]).unwrap_or_default();
+    if records.rsplit(|byte| *byte == end).next() != Some(LIST_END) {
+        return Err(io::Error::other(
+            "the copy cannot be read whole, so nothing is copied back: make its directories readable (chmod)",
+        ));
+    }
+    let entries = records.split(|byte| *byte == end).filter_map(|line| parse_entry(line, is_raw));
     let tree: Tree = entries.collect();
     if tree.len() > MOST {
         return Err(io::Error::other(format!("the copy has more than {MOST} files")));
@@ -347,24 +359,42 @@ pub(super) fn pack(
     let mut writer = tar::Writer::new(io::BufWriter::with_capacity(1 << 16, out));
     for name in names {
         let Some(stamp) = tree.get(name) else { continue };
-        let path = root.join(OsStr::from_bytes(name));
         let Stamp { kind, mode, size, mtime, .. } = *stamp;
         let path_there = [b"./", &name[..]].concat();
         let header = |target| Header { path: path_there, kind, mode, size, mtime, target };
         match kind {
             Kind::File => {
-                let Ok(file) = File::open(&path) else { continue };
+                let Ok(file) = open_beneath(root, name) else { continue };
                 writer.add(&header(Vec::new()), file)?;
             }
             Kind::Link => {
-                let Ok(target) = fs::read_link(&path) else { continue };
-                let header = Header { size: 0, ..header(target.as_os_str().as_bytes().to_owned()) };
+                let Ok(target) = link_beneath(root, name) else { continue };
+                let header = Header { size: 0, ..header(target) };
                 writer.add(&header, io::empty())?;
             }
             _ => writer.add(&header(Vec::new()), io::empty())?,
         }
     }
     writer.finish()
+}
+
+/// Opens a plain file without following a link, also where a script has put one in the place of a directory.
+fn open_beneath(root: &Path, name: &[u8]) -> io::Result<File> {
+    let (dir, last) = split(name);
+    let parent = beneath::directory(root, dir)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(rustix::fs::openat(parent, last, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(file)
+}
+
+/// The target of a link, whose parents are no links.
+fn link_beneath(root: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
+    let (dir, last) = split(name);
+    let parent = beneath::directory(root, dir)?;
+    Ok(rustix::fs::readlinkat(parent, last, Vec::new())?.into_bytes())
 }
 
 /// Writes an archive of these files under other names.
@@ -437,9 +467,11 @@ impl Taking<'_> {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Writes the files and links of an archive; what was not asked for is passed over. No more than so many bytes.
-    pub(super) fn unpack(&self, archive: impl Read, limit: u64) -> io::Result<()> {
+    /// Writes the files and links of an archive; what was not asked for is passed over. No more than so many bytes. Returns
+    /// what was asked for and is not in it.
+    pub(super) fn unpack(&self, archive: impl Read, limit: u64) -> io::Result<BTreeSet<Name>> {
         let wanted: BTreeSet<Name> = self.wanted().into_iter().collect();
+        let mut missing = wanted.clone();
         let mut reader = tar::Reader::new(archive);
         let mut left = limit;
         while let Some(header) = reader.next()? {
@@ -449,8 +481,9 @@ impl Taking<'_> {
             }
             let taken = self.take(&header, &name, &wanted, &mut left, &mut reader);
             taken.map_err(|error| at(&name, &error))?;
+            missing.remove(&name);
         }
-        Ok(())
+        Ok(missing)
     }
 
     fn take(
@@ -478,10 +511,7 @@ impl Taking<'_> {
                 if !wanted.contains(target) {
                     return Ok(());
                 }
-                let (dir, from) = split(target);
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-                let other = beneath::directory(self.root, dir)?;
-                let file = File::from(rustix::fs::openat(other, from, flags, Mode::empty())?);
+                let file = open_beneath(self.root, target)?;
                 count(file.metadata()?.len())?;
                 write(&parent, last, header, file)
             }
@@ -546,4 +576,41 @@ fn split(name: &[u8]) -> (&Path, &Path) {
         None => (&name[..0], name),
     };
     (Path::new(OsStr::from_bytes(dir)), Path::new(OsStr::from_bytes(last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(text: &[u8]) -> Result<Vec<String>, String> {
+        let tree = parse_list(text).map_err(|error| error.to_string())?;
+        Ok(tree.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    }
+
+    /// Else a directory that cannot be read would look like one that was removed, and be removed here.
+    #[test]
+    fn a_list_that_is_not_whole_is_refused() {
+        let record = b"f 644 1 1.0 1.0 7 end\0";
+        assert_eq!(listed(&[&record[..], b"end\0"].concat()).unwrap(), ["end"]);
+        assert_eq!(listed(b"end\0").unwrap(), [""; 0]);
+        assert_eq!(listed(b"\n81a4 1 1 1 7 ./end\nend\n").unwrap(), ["end"]);
+        for text in [&record[..], b"", b"\n", b"\n81a4 1 1 1 7 ./end\n", b"end"] {
+            assert!(listed(text).unwrap_err().contains("cannot be read whole"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_program_says_whether_the_list_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), "x").unwrap();
+        let rules = Rules { exclude: Vec::new(), hidden: Vec::new(), write_git: false };
+        let program = String::from_utf8(list_program(&rules)).unwrap();
+        let list = |program: &str| {
+            let mut shell = std::process::Command::new("sh");
+            shell.arg("-c").arg(program).current_dir(dir.path()).output().unwrap().stdout
+        };
+        assert_eq!(listed(&list(&program)).unwrap(), ["a"]);
+        let broken = program.replace("-mindepth 1", "-mindepth 1 missing");
+        assert!(broken != program && listed(&list(&broken)).is_err());
+    }
 }
