@@ -230,7 +230,9 @@ fn parse_entry(line: &[u8], is_raw: bool) -> Option<(Name, Stamp)> {
     };
     let size = text()?.parse().ok()?;
     let mtime = text()?;
-    let seconds = mtime.split('.').next()?.parse().ok()?;
+    // Before 1970 it is negative.
+    let seconds = mtime.split('.').next()?.parse::<i64>().ok()?;
+    let seconds = u64::try_from(seconds).unwrap_or(0);
     let detail = format!("{mtime} {} {}", text()?, text()?);
     let path = fields.next()?;
     let path = path.strip_prefix(b"./").unwrap_or(path);
@@ -593,6 +595,7 @@ mod tests {
         let record = b"f 644 1 1.0 1.0 7 end\0";
         assert_eq!(listed(&[&record[..], b"end\0"].concat()).unwrap(), ["end"]);
         assert_eq!(listed(b"end\0").unwrap(), [""; 0]);
+        assert_eq!(listed(b"f 644 1 -31536000.5 1.0 7 old\0end\0").unwrap(), ["old"]);
         assert_eq!(listed(b"\n81a4 1 1 1 7 ./end\nend\n").unwrap(), ["end"]);
         for text in [&record[..], b"", b"\n", b"\n81a4 1 1 1 7 ./end\n", b"end"] {
             assert!(listed(text).unwrap_err().contains("cannot be read whole"), "{text:?}");
