@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::words::{Word, is_name};
+use super::lists::{self, MAX_DEPTH};
+use super::words::{Word, is_name, unclear};
 use super::{flow, interpreters};
 use crate::misplaced::{Advice, Misplaced};
 
@@ -39,8 +40,8 @@ impl Verdict {
     }
 
     /// That of a command inside this one, from its first word on.
-    pub(super) fn of_inner(words: &[Word], from: usize) -> Self {
-        let mut inner = judge(&words[from..]);
+    pub(super) fn of_inner(words: &[Word], from: usize, depth: usize) -> Self {
+        let mut inner = judge(&words[from..], depth + 1);
         for (range, _) in &mut inner.refused {
             *range = range.start + from..range.end + from;
         }
@@ -166,8 +167,16 @@ pub(super) fn is_special_variable(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with("LD_") || name.starts_with("BASH_FUNC")
 }
 
-/// What the command does with these words, of which the first is its name.
-pub(super) fn judge(words: &[Word]) -> Verdict {
+/// What the command does with these words, of which the first is its name. `depth` counts the commands,
+/// scripts, brackets and quotes that it stands in.
+pub(super) fn judge(words: &[Word], depth: usize) -> Verdict {
+    if depth > MAX_DEPTH {
+        let unclear = unclear("in a command inside so many others");
+        return Verdict {
+            unclear: Some(unclear.clone()),
+            ..Verdict::refusing(0..words.len(), unclear)
+        };
+    }
     let all = 1..words.len();
     if words[0].has_values() {
         return Verdict::refusing(0..words.len(), COMMAND_NAME);
@@ -197,15 +206,15 @@ pub(super) fn judge(words: &[Word]) -> Verdict {
                 "trap" => Advice::InnerScript,
                 _ => Advice::Variable,
             };
-            evaluating(name, words, Misplaced::of(place, advice))
+            evaluating(name, words, Misplaced::of(place, advice), depth)
         }
         name if PLAIN.contains(&name) => Verdict::default(),
-        name => interpreters::judge(name, words),
+        name => interpreters::judge(name, words, depth),
     }
 }
 
 /// A builtin that evaluates words, or what it reads.
-fn evaluating(name: &str, words: &[Word], why: Misplaced) -> Verdict {
+fn evaluating(name: &str, words: &[Word], why: Misplaced, depth: usize) -> Verdict {
     const NAMES_VARIABLES: [&str; 8] =
         ["compgen", "complete", "getopts", "let", "mapfile", "read", "readarray", "unset"];
     let all = 1..words.len();
@@ -225,7 +234,15 @@ fn evaluating(name: &str, words: &[Word], why: Misplaced) -> Verdict {
         "." | "source" => verdict.evaluated.extend(words.get(1).and_then(flow::file)),
         "eval" | "trap" => {
             for text in words[1..].iter().filter_map(Word::fixed) {
-                verdict.evaluated.append(&mut super::read(text).evaluated);
+                let inner = lists::read_inner(text, depth + 1);
+                verdict.evaluated.extend(inner.evaluated);
+                verdict.evaluated.extend(inner.commands);
+                if inner.is_unclear {
+                    verdict.evaluated.append(&mut flow::names(text));
+                }
+                if inner.runs_input {
+                    verdict.runs_input.get_or_insert_with(|| name.to_owned());
+                }
             }
         }
         _ => {}

@@ -43,6 +43,20 @@ pub(super) fn file(word: &Word) -> Option<String> {
     (!name.is_empty()).then(|| format!("file {name}"))
 }
 
+/// Every name in a text that may be that of a variable, and the arguments when it reads them.
+pub(super) fn names(text: &str) -> BTreeSet<String> {
+    let is_positional = |rest: &str| {
+        rest.trim_start_matches('{').starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
+    };
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut names: BTreeSet<String> =
+        words.filter(|name| is_name(name)).map(str::to_owned).collect();
+    if text.split('$').skip(1).any(is_positional) {
+        names.insert(ARGUMENTS.to_owned());
+    }
+    names
+}
+
 /// How a target is named in messages.
 fn place(to: &str, command: Option<&str>, what: &str) -> String {
     match (to.strip_prefix("file "), command) {

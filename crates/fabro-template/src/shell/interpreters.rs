@@ -1,8 +1,8 @@
 //! Programs that run code from their arguments or their input, and programs that run other commands.
 
 use super::commands::{Verdict, is_option, name_of};
-use super::flow;
 use super::words::Word;
+use super::{flow, lists};
 use crate::misplaced::{Advice, Misplaced};
 
 /// How a program finds its code.
@@ -209,18 +209,18 @@ pub(super) fn runs(name: &str) -> bool {
 }
 
 /// What a command that is no builtin does with its words.
-pub(super) fn judge(name: &str, words: &[Word]) -> Verdict {
+pub(super) fn judge(name: &str, words: &[Word], depth: usize) -> Verdict {
     if let Some(kind) = kind(name) {
-        return interpreter(kind, name, words);
+        return interpreter(kind, name, words, depth);
     }
     if let Some((_, letters, operands)) = WRAPPERS.iter().find(|(known, ..)| *known == name) {
-        return wrapper(name, letters, *operands, words);
+        return wrapper(name, (letters, *operands), words, depth);
     }
     match name {
-        "find" | "fd" | "fdfind" => find(words),
-        "gmake" | "make" => make(name, words),
+        "find" | "fd" | "fdfind" => find(words, depth),
+        "gmake" | "make" => make(name, words, depth),
         "git" => git(words),
-        _ => other(name, words),
+        _ => other(name, words, depth),
     }
 }
 
@@ -232,10 +232,10 @@ fn filter_of(name: &str) -> Misplaced {
     Misplaced::of(format!("in a script or an option of `{name}`"), Advice::Filter)
 }
 
-fn interpreter(kind: Kind, name: &str, words: &[Word]) -> Verdict {
+fn interpreter(kind: Kind, name: &str, words: &[Word], depth: usize) -> Verdict {
     match kind {
         Kind::Shell(code, with_argument) => {
-            evaluating_reads(shell(name, code, with_argument, words))
+            evaluating_reads(shell(name, (code, with_argument), words, depth))
         }
         Kind::Permuting => evaluating_reads(permuting(name, words)),
         Kind::Awk => evaluating_reads(awk(name, words)),
@@ -257,7 +257,7 @@ fn letters(word: &Word) -> &str {
     if is_short { &word.text[1..] } else { "" }
 }
 
-fn shell(name: &str, code: &str, with_argument: &str, words: &[Word]) -> Verdict {
+fn shell(name: &str, (code, with_argument): (&str, &str), words: &[Word], depth: usize) -> Verdict {
     let mut at = 1;
     let mut reads_input = false;
     let mut has_code = false;
@@ -289,7 +289,7 @@ fn shell(name: &str, code: &str, with_argument: &str, words: &[Word]) -> Verdict
     };
     match operand.map(|word| (word, word.fixed())) {
         Some((_, Some(script))) if has_code && SHELLS.contains(&name) => {
-            inner_script(name, script, words, at, &mut verdict);
+            inner_script(name, script, (words, at), depth, &mut verdict);
         }
         // It may be `$(cat)`.
         Some((_, None)) if has_code => verdict.runs_input = Some(name.to_owned()),
@@ -301,8 +301,14 @@ fn shell(name: &str, code: &str, with_argument: &str, words: &[Word]) -> Verdict
 
 /// A script for a shell, which stands in the word `at`: what it does with the words after it, with
 /// variables and with its input.
-fn inner_script(name: &str, script: &str, words: &[Word], at: usize, verdict: &mut Verdict) {
-    let inner = super::read(script);
+fn inner_script(
+    name: &str,
+    script: &str,
+    (words, at): (&[Word], usize),
+    depth: usize,
+    verdict: &mut Verdict,
+) {
+    let inner = lists::read_inner(script, depth + 1);
     if inner.runs_input || inner.is_unclear {
         verdict.runs_input = Some(name.to_owned());
     }
@@ -311,10 +317,16 @@ fn inner_script(name: &str, script: &str, words: &[Word], at: usize, verdict: &m
         let why = Misplaced::of(place, Advice::Number);
         verdict.refused.push((at + 1..words.len(), why));
     } else if inner.commands.contains(flow::ARGUMENTS) && words.len() > at + 2 {
-        verdict.refused.extend(Verdict::of_inner(words, at + 2).refused);
+        let command = Verdict::of_inner(words, at + 2, depth);
+        verdict.refused.extend(command.refused);
+        verdict.evaluated.extend(command.evaluated);
+        verdict.unclear = command.unclear;
     }
     verdict.evaluated.extend(inner.evaluated);
     verdict.evaluated.extend(inner.commands);
+    if inner.is_unclear {
+        verdict.evaluated.extend(flow::names(script));
+    }
     verdict.evaluated.remove(flow::ARGUMENTS);
 }
 
@@ -427,7 +439,12 @@ fn sed(name: &str, words: &[Word]) -> Verdict {
 }
 
 /// A program that runs the command in its words.
-fn wrapper(name: &str, with_argument: &str, operands: usize, words: &[Word]) -> Verdict {
+fn wrapper(
+    name: &str,
+    (with_argument, operands): (&str, usize),
+    words: &[Word],
+    depth: usize,
+) -> Verdict {
     let mut at = 1;
     let mut left = operands;
     let mut refused = Vec::new();
@@ -462,7 +479,8 @@ fn wrapper(name: &str, with_argument: &str, operands: usize, words: &[Word]) -> 
         return Verdict { refused, ..Verdict::default() };
     }
     let is_missing = at >= words.len();
-    let mut inner = if is_missing { Verdict::default() } else { Verdict::of_inner(words, at) };
+    let mut inner =
+        if is_missing { Verdict::default() } else { Verdict::of_inner(words, at, depth) };
     if inner.refused.iter().any(|(range, _)| range.contains(&at)) && words[at].has_values() {
         inner.refused = vec![(at..words.len(), OTHER_COMMAND)];
     }
@@ -480,15 +498,15 @@ fn wrapper(name: &str, with_argument: &str, operands: usize, words: &[Word]) -> 
 }
 
 /// Variables of make and targets are words; a makefile from the input is code.
-fn make(name: &str, words: &[Word]) -> Verdict {
+fn make(name: &str, words: &[Word], depth: usize) -> Verdict {
     let is_input = |word: &Word| word.text == "-" || word.text.starts_with("/dev/");
     let runs_input = words[1..].iter().any(is_input).then(|| name.to_owned());
-    let inner = other(name, words);
+    let inner = other(name, words, depth);
     Verdict { runs_input: runs_input.or(inner.runs_input), ..inner }
 }
 
 /// `find … -exec COMMAND … \;`
-fn find(words: &[Word]) -> Verdict {
+fn find(words: &[Word], depth: usize) -> Verdict {
     const EXEC: [&str; 9] =
         ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch", "--exec-dir"];
     let mut verdict = Verdict::default();
@@ -500,11 +518,12 @@ fn find(words: &[Word]) -> Verdict {
             .position(|word| matches!(&*word.text, ";" | "+"))
             .unwrap_or(words.len() - start);
         if length > 0 {
-            let inner = Verdict::of_inner(&words[..start + length], start);
+            let inner = Verdict::of_inner(&words[..start + length], start, depth);
             verdict.refused.extend(inner.refused);
             verdict.names.extend(inner.names);
             verdict.evaluated.extend(inner.evaluated);
             verdict.evaluates_reads |= inner.evaluates_reads;
+            verdict.unclear = verdict.unclear.or(inner.unclear);
         }
         from = start + length;
     }
@@ -527,7 +546,7 @@ fn git(words: &[Word]) -> Verdict {
 
 /// A program that is not known: nothing in it is taken for code, unless it names an interpreter with
 /// code for it.
-fn other(name: &str, words: &[Word]) -> Verdict {
+fn other(name: &str, words: &[Word], depth: usize) -> Verdict {
     let mut verdict = Verdict::default();
     let short = SHORT_CODE_OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, it)| *it);
     for (at, word) in words.iter().enumerate().skip(1) {
@@ -551,7 +570,7 @@ fn other(name: &str, words: &[Word]) -> Verdict {
             break;
         }
         if RUNNERS.contains(&name) {
-            verdict.runs_input = interpreter(kind, inner, &words[at..]).runs_input;
+            verdict.runs_input = interpreter(kind, inner, &words[at..], depth).runs_input;
         }
     }
     verdict

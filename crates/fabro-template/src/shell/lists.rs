@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::flow::{ARGUMENTS, Flow, Sinks};
-use super::words::{Syntax, Word, is_name, unclear};
+use super::flow::{self, Flow, Sinks};
+use super::words::{Syntax, Word, unclear};
 use super::{HeredocEnd, Place, Reading, VALUE};
 use crate::misplaced::{Advice, Misplaced};
 
 /// The deepest nesting of commands, quotes and brackets that is followed.
-const MAX_DEPTH: usize = 48;
+pub(super) const MAX_DEPTH: usize = 48;
 
 const COMMENT: Misplaced = Misplaced::new("in a comment", Advice::Variable);
 pub(super) const LOOP_NAME: Misplaced =
@@ -81,13 +81,18 @@ pub(super) struct Scanner<'t> {
 
 /// Reads a script in which every NUL stands for a value.
 pub(crate) fn read(text: &str) -> Reading {
+    read_inner(text, 0)
+}
+
+/// Reads a script that stands in so many commands and scripts.
+pub(super) fn read_inner(text: &str, depth: usize) -> Reading {
     let values = memchr::memchr_iter(VALUE as u8, text.as_bytes()).count();
     let mut scanner = Scanner {
         text,
         bytes: text.as_bytes(),
         at: 0,
         next: 0,
-        depth: 0,
+        depth,
         heredocs: Vec::new(),
         pending: VecDeque::new(),
         reads: Vec::new(),
@@ -220,16 +225,7 @@ impl Scanner<'_> {
 
     /// This part of the script is evaluated: every name in it may be that of a variable.
     pub(super) fn evaluate(&mut self, part: Range<usize>) {
-        let written = &self.text[part.clone()];
-        let is_positional = |rest: &str| {
-            rest.trim_start_matches('{')
-                .starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
-        };
-        if written.split('$').skip(1).any(is_positional) {
-            self.sinks.evaluated.insert(ARGUMENTS.to_owned());
-        }
-        let text = self.text[part].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        self.sinks.evaluated.extend(text.filter(|name| is_name(name)).map(str::to_owned));
+        self.sinks.evaluated.extend(flow::names(&self.text[part]));
     }
 
     /// Commands up to the end, which is not taken when it is `)`; the word that was the end.

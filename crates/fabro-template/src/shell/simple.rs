@@ -153,7 +153,7 @@ impl Scanner<'_> {
         let refused = if elements.is_empty() || !is_first {
             Vec::new()
         } else {
-            commands::judge(&elements).refused
+            commands::judge(&elements, self.depth).refused
         };
         for (at, word) in elements.iter().enumerate() {
             let leads = refused.iter().any(|(range, _)| range.contains(&at)) || is_first && at == 0;
@@ -187,7 +187,7 @@ impl Scanner<'_> {
         let verdict = if command.words.is_empty() {
             Verdict::default()
         } else {
-            commands::judge(&command.words)
+            commands::judge(&command.words, self.depth)
         };
         if let Some(unclear) = verdict.unclear {
             return Err(unclear);
@@ -275,7 +275,7 @@ impl Scanner<'_> {
             }
         }
         if let Some(name) = words[0].fixed() {
-            let leads = word.has_values() && decides_what_runs(words, index);
+            let leads = word.has_values() && decides_what_runs(words, index, self.depth);
             if let Some(flow) = self.flows(word, ARGUMENTS) {
                 flow.name = None;
                 flow.command = Some(name.to_owned());
@@ -472,7 +472,7 @@ impl Scanner<'_> {
 
 /// `"$@"` as a command, with these arguments, after the name of a function, would run this one, or
 /// hand it to a program that evaluates it.
-fn decides_what_runs(words: &[Word], index: usize) -> bool {
+fn decides_what_runs(words: &[Word], index: usize, depth: usize) -> bool {
     /// Functions such as `retry 5 COMMAND` have some words before the command.
     const MOST_BEFORE: usize = 4;
     let is_before = |word: &Word| {
@@ -484,7 +484,7 @@ fn decides_what_runs(words: &[Word], index: usize) -> bool {
     }
     let last = index.min(MOST_BEFORE + 1);
     (1..last).any(|from| {
-        let inner = Verdict::of_inner(words, from);
+        let inner = Verdict::of_inner(words, from, depth);
         inner.refused.iter().any(|(range, _)| range.contains(&index))
     })
 }

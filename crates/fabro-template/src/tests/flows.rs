@@ -26,6 +26,11 @@ fn variables_that_are_evaluated_hold_no_values() {
             "x=@; declare -i y; y=$x",
             "x=@; export y=$x; [[ $y -gt 1 ]]",
             "x=@; trap 'eval \"$x\"' EXIT",
+            "x=@; trap '$x' EXIT",
+            "x=@; eval '$x'",
+            "x=@; trap 'alias a=b; echo $((x))' EXIT",
+            "x=@; export x; bash -c 'alias a=b; echo $((x))'",
+            "x=@; export x; bash -c '\"$@\"' _ eval 'echo $((x))'",
             "x=@; export x; bash -c 'echo $((x))'",
             "x=@ bash -c 'echo $((x))'",
             "env N=@ sh -c 'eval \"$N\"'",
@@ -108,6 +113,7 @@ fn input_that_is_run_or_evaluated_is_no_value() {
             ". /dev/stdin <<< @",
             "source /dev/stdin <<'EOF'\n@\nEOF",
             "eval \"$(cat)\" <<< @",
+            "eval sh <<< @",
             "echo @ | bash -c \"$(cat)\"",
             "echo @ | bash -c 'bash -s'",
             "echo @ | sh -c 'read x; eval \"$x\"'",
@@ -199,6 +205,20 @@ fn values_that_only_pass_through_are_accepted() {
         ],
         false,
     );
+}
+
+#[test]
+fn commands_inside_many_others_are_refused_on_a_small_stack() {
+    const WORDS: usize = 100_000;
+    let pieces = ["env ", "bash -c '\"$@\"' _ ", "find -exec "];
+    for piece in pieces {
+        let words = piece.split_whitespace().count();
+        let script = piece.repeat(WORDS / words) + "echo @";
+        let thread = std::thread::Builder::new().stack_size(1 << 20);
+        let check = thread.spawn(move || is_refused(&script, Mode::Shell)).unwrap();
+        assert!(check.join().unwrap(), "{piece}");
+    }
+    check(&["env env env echo @", "env nice timeout 5 env A=b ls @"], false);
 }
 
 #[test]
