@@ -155,7 +155,11 @@ fn scripts_and_agents_work_there_and_their_files_come_back() {
         let events: Vec<Value> =
             events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let tools = events.iter().filter(|event| event["event"] == "agent.tool.completed");
+        let mut tools: Vec<&Value> = tools.collect();
+        // Calls of one turn that only read end in any order.
+        tools.sort_by_key(|event| event["properties"]["call_id"].as_str());
         let tools: Vec<String> = tools
+            .into_iter()
             .map(|event| {
                 let text =
                     |name: &str| event["properties"][name].as_str().unwrap_or_default().to_owned();
