@@ -381,16 +381,43 @@ document.addEventListener("click", (event) => {
   copy.querySelector("input")?.focus();
 });
 
+/** How long a page waits before it asks for the output again, in milliseconds. */
+const LOGS_RETRY = 2000;
+
+/** @type {AbortController | null} */
+let logReader = null;
+
 /**
- * The output of stages as it is written, the last lines of it.
+ * Follows the output of stages while the page is seen, and connects again when the connection is lost.
  * @param {HTMLElement} place
  */
 async function followLogs(place) {
+  if (logReader || document.hidden || place.dataset.ended !== undefined) return;
+  const reader = new AbortController();
+  logReader = reader;
+  try {
+    await readLogs(place, reader.signal);
+  } catch {
+    // The server is away, or the page is not seen.
+  }
+  if (logReader !== reader) return;
+  logReader = null;
+  // A server that refused, because it has too many readers, is asked again too.
+  if (place.dataset.ended === undefined) setTimeout(() => void followLogs(place), LOGS_RETRY);
+}
+
+/**
+ * The output of stages as it is written, the last lines of it.
+ * @param {HTMLElement} place
+ * @param {AbortSignal} signal
+ */
+async function readLogs(place, signal) {
   const most = Number(place.dataset.lines);
   const decoder = new TextDecoder();
   let rest = "";
-  const response = await fetch(place.dataset.logs ?? "");
+  const response = await fetch(place.dataset.logs ?? "", { signal });
   if (!response.ok || !response.body) return;
+  // The answer begins with the last lines.
   place.replaceChildren();
   const reader = response.body.getReader();
   for (;;) {
@@ -477,4 +504,14 @@ follow(main.dataset.stream, main.dataset.after);
 tick();
 setInterval(tick, 1000);
 const logs = document.querySelector("[data-logs]");
-if (logs instanceof HTMLElement) void followLogs(logs);
+if (logs instanceof HTMLElement) {
+  void followLogs(logs);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      logReader?.abort();
+      logReader = null;
+    } else {
+      void followLogs(logs);
+    }
+  });
+}

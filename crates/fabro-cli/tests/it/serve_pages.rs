@@ -45,15 +45,13 @@ fn without_a_login_nothing_of_a_run_is_shown() {
     let project = project();
     let server = Served::start(&project, &[]);
     let run = run_of(&project, "gate");
-    let paths = [
-        "/".to_owned(),
-        format!("/runs/{run}"),
-        format!("/runs/{run}/stages/make"),
-        "/runs/no".into(),
-    ];
-    for path in &paths {
+    let of_run = ["", "/stages/make", "/events", "/logs", "/changes", "/artifacts", "/context"];
+    let more = ["/cost", "/rows?from=0&count=1", "/fork?stage=start"];
+    let of_run = of_run.iter().chain(&more).map(|part| format!("/runs/{run}{part}"));
+    let others = ["/", "/gates", "/start", "/start/gate", "/runs/no"].map(str::to_owned);
+    for path in of_run.chain(others) {
         for token in [None, Some("wrong")] {
-            let (status, text) = page(&server, token, path);
+            let (status, text) = page(&server, token, &path);
             assert_eq!(status, 200, "{path}");
             assert!(text.contains("To log in, open the address"), "{path}: {text}");
             assert!(!text.contains(&run) && !text.contains("gate"), "{path}: {text}");
@@ -101,6 +99,15 @@ fn pages_show_runs_and_stages() {
     assert!(style.contains(".timeline") && style.contains(".runs"), "{style}");
     let (_, script) = page(&server, None, "/assets/page.js");
     assert!(script.contains("EventSource") && !script.contains("innerHTML"), "{script}");
+    // What it imports sets HTML in two places: blocks of rows, which the server has escaped.
+    let (_, list) = page(&server, None, "/assets/list.js");
+    let set: Vec<&str> = list.lines().filter(|line| line.contains("innerHTML")).collect();
+    assert_eq!(set, ["    block.innerHTML = html;"; 2]);
+    for script in [&script, &list] {
+        for other in ["outerHTML =", "insertAdjacentHTML", "document.write", "eval("] {
+            assert!(!script.contains(other), "{other}: {script}");
+        }
+    }
 }
 
 #[test]
