@@ -529,9 +529,7 @@ impl Remote {
             let unpacked =
                 Taking { root: &near, far: &far, change: &change }.unpack(&mut output, limit);
             let _ = io::copy(&mut output, &mut io::sink());
-            let missing = unpacked?;
-            // What was not in the archive is not the same on both sides: it is asked for again.
-            far.retain(|name, _| !missing.contains(name));
+            sync::mark_missing(&mut far, &unpacked?);
             io::Result::Ok((far, change))
         })
         .await;

@@ -154,6 +154,18 @@ fn stamp(found: &fs::Metadata) -> Stamp {
     }
 }
 
+/// The detail of a stamp of what has not been brought back: it is equal to no other.
+const NOT_COPIED: &str = "not copied";
+
+/// Marks what was asked for and did not come: it is asked for again, or removed here once it is gone there.
+pub(super) fn mark_missing(far: &mut Tree, missing: &BTreeSet<Name>) {
+    for name in missing {
+        if let Some(stamp) = far.get_mut(name) {
+            NOT_COPIED.clone_into(&mut stamp.detail);
+        }
+    }
+}
+
 /// The last record of a list: without it the list is not whole, and what it does not name may still be there.
 const LIST_END: &[u8] = b"end";
 
@@ -374,7 +386,11 @@ pub(super) fn pack(
                 let header = Header { size: 0, ..header(target) };
                 writer.add(&header, io::empty())?;
             }
-            _ => writer.add(&header(Vec::new()), io::empty())?,
+            _ => {
+                // Else another user could not list the copy.
+                let header = Header { mode: mode | 0o700, ..header(Vec::new()) };
+                writer.add(&header, io::empty())?;
+            }
         }
     }
     writer.finish()
@@ -482,12 +498,14 @@ impl Taking<'_> {
                 continue;
             }
             let taken = self.take(&header, &name, &wanted, &mut left, &mut reader);
-            taken.map_err(|error| at(&name, &error))?;
-            missing.remove(&name);
+            if taken.map_err(|error| at(&name, &error))? {
+                missing.remove(&name);
+            }
         }
         Ok(missing)
     }
 
+    /// False when the entry means a file that was not asked for.
     fn take(
         &self,
         header: &Header,
@@ -495,7 +513,7 @@ impl Taking<'_> {
         wanted: &BTreeSet<Name>,
         left: &mut u64,
         content: impl Read,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let mut count = |size: u64| {
             *left = left.checked_sub(size).ok_or_else(|| io::Error::other("it has grown"))?;
             io::Result::Ok(())
@@ -505,20 +523,21 @@ impl Taking<'_> {
         match header.kind {
             Kind::File => {
                 count(header.size)?;
-                write(&parent, last, header, content)
+                write(&parent, last, header, content)?;
             }
-            Kind::Link => link(&parent, last, &header.target),
+            Kind::Link => link(&parent, last, &header.target)?,
             Kind::Same => {
                 let target = header.target.strip_prefix(b"./").unwrap_or(&header.target);
                 if !wanted.contains(target) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let file = open_beneath(self.root, target)?;
                 count(file.metadata()?.len())?;
-                write(&parent, last, header, file)
+                write(&parent, last, header, file)?;
             }
-            Kind::Directory | Kind::Other => Ok(()),
+            Kind::Directory | Kind::Other => {}
         }
+        Ok(true)
     }
 
     /// The tree here after it was taken over, as far as it comes from there.
@@ -600,6 +619,19 @@ mod tests {
         for text in [&record[..], b"", b"\n", b"\n81a4 1 1 1 7 ./end\n", b"end"] {
             assert!(listed(text).unwrap_err().contains("cannot be read whole"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_did_not_come_is_asked_for_again_or_removed() {
+        let stamp = || parse_list(b"f 644 1 1.0 1.0 7 a\0end\0").unwrap();
+        let rules = Rules { exclude: Vec::new(), hidden: Vec::new(), write_git: false };
+        let mut state = Known::default();
+        let mut far = stamp();
+        let missing = far.keys().cloned().collect();
+        mark_missing(&mut far, &missing);
+        state.set_far(far);
+        assert_eq!(state.to_pull(&stamp(), &rules).put.len(), 1);
+        assert_eq!(state.to_pull(&Tree::new(), &rules).removed.len(), 1);
     }
 
     #[test]
