@@ -218,10 +218,13 @@ async fn agents(
 }
 
 /// How a run was canceled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cancellation {
     /// It had no driver, and has ended.
-    Ended,
+    Ended {
+        /// Why its sandbox could not be removed. It is removed with the run.
+        warning: Option<String>,
+    },
     /// Its driver will end it.
     Requested,
 }
@@ -242,7 +245,7 @@ pub async fn cancel(
         return Err(RunError::Ended { run, status });
     }
     match end_undriven(store, run, reason, at).await {
-        Ok(()) => Ok(Cancellation::Ended),
+        Ok(warning) => Ok(Cancellation::Ended { warning }),
         Err(RunError::Store(StoreError::Driven { .. })) => {
             let message = Message::Cancel { reason: reason.to_owned() };
             store.post_at(run, &message, at.map(|seq| RunAt { run, seq })).await?;
@@ -252,7 +255,7 @@ pub async fn cancel(
             }
             match end_undriven(store, run, reason, None).await {
                 Err(RunError::Store(StoreError::Driven { .. })) => Ok(Cancellation::Requested),
-                ended => ended.map(|()| Cancellation::Ended),
+                ended => ended.map(|warning| Cancellation::Ended { warning }),
             }
         }
         Err(error) => Err(error),
@@ -260,13 +263,13 @@ pub async fn cancel(
 }
 
 /// Ends a run that no process drives, and its sub-workflows, as canceled. A sub-workflow runs under
-/// the lease of the run at the top.
+/// the lease of the run at the top. Returns why its sandbox could not be removed: the run is canceled all the same.
 async fn end_undriven(
     store: &dyn RunStore,
     run: RunId,
     reason: &str,
     at: Option<u64>,
-) -> Result<(), RunError> {
+) -> Result<Option<String>, RunError> {
     let root = store.root(run).await?;
     with_lease(store, root, async |lease| {
         // No other process adds to the log while this one has the lease.
@@ -275,22 +278,27 @@ async fn end_undriven(
         Ok(cancel_family(store, lease, run, now_ms(), reason).await?)
     })
     .await?;
-    if run == root { remove_canceled_sandbox(store, run).await } else { Ok(()) }
+    if run != root {
+        return Ok(None);
+    }
+    Ok(remove_canceled_sandbox(store, run).await.err().map(|error| error.to_string()))
 }
 
 /// Carries out the cancellations that reached a driver while it was pausing, once it has released
-/// the run. True when the run itself was canceled.
+/// the run. True when the run itself was canceled. `warn` gets why a sandbox could not be removed.
 pub(crate) async fn cancel_as_requested(
     store: &dyn RunStore,
     run: RunId,
+    warn: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<bool, RunError> {
     let mut is_canceled = false;
     for member in store.family(run).await? {
         for (_, message) in store.pending(member).await? {
             let Message::Cancel { reason } = message else { continue };
             match end_undriven(store, member, &reason, None).await {
-                // Whoever drives it by now reads the message.
-                Ok(()) | Err(RunError::Store(StoreError::Driven { .. })) => {}
+                Ok(warning) => warning.iter().for_each(|warning| warn(warning)),
+                // The process that drives it by now reads the message.
+                Err(RunError::Store(StoreError::Driven { .. })) => {}
                 Err(error) => return Err(error),
             }
             is_canceled |= member == run;

@@ -407,7 +407,7 @@ impl Run {
             warn(&format!("the run stays reserved until this program ends: {error}"));
         }
         match result? {
-            DriveResult::Paused { .. } if cancel_as_requested(&*store, id).await? => {
+            DriveResult::Paused { .. } if cancel_as_requested(&*store, id, &*warn).await? => {
                 Ok(DriveResult::Canceled)
             }
             result => Ok(result),

@@ -151,6 +151,9 @@ pub(crate) struct Canceled {
     id: RunId,
     /// True when it has ended; false when its driver is ending it.
     ended: bool,
+    /// Why its sandbox could not be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
 }
 
 /// What a resume changes.
@@ -471,7 +474,11 @@ impl Actions {
     ) -> Result<Canceled, Problem> {
         let reason = cancel.reason.as_deref().unwrap_or("canceled by the user");
         let done = fabro_run::cancel_here(&self.store, run, reason, at).await?;
-        Ok(Canceled { id: run, ended: done == Cancellation::Ended })
+        let (ended, warning) = match done {
+            Cancellation::Ended { warning } => (true, warning),
+            Cancellation::Requested => (false, None),
+        };
+        Ok(Canceled { id: run, ended, warning })
     }
 
     /// Resumes a run in the background.

@@ -2,6 +2,7 @@
 
 use clap_complete::ArgValueCandidates;
 use fabro_run::Cancellation;
+use fabro_terminal::clean;
 
 use crate::complete;
 use crate::exit::Exit;
@@ -27,7 +28,10 @@ pub struct CancelArgs {
 pub async fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_change(&args.run).await?;
     let text = match fabro_run::cancel_here(&store, run, &args.reason, None).await? {
-        Cancellation::Ended => format!("run {run} canceled\n"),
+        Cancellation::Ended { warning } => {
+            global.warn(warning.map(|text| clean(&text).into_owned()));
+            format!("run {run} canceled\n")
+        }
         Cancellation::Requested => format!("run {run} is being canceled by its driver\n"),
     };
     output::text(&text)?;

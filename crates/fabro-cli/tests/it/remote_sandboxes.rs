@@ -231,6 +231,28 @@ fn a_killed_run_finds_its_sandbox_again_or_ends_it() {
     }
 }
 
+/// What cannot be removed now is removed with the run.
+#[test]
+fn a_run_is_canceled_although_its_engine_cannot_be_reached() {
+    let workflow = r#"digraph W { start -> a -> ask -> exit  a [shape=parallelogram, script="true"]  ask [shape=hexagon, label="On?"] }"#;
+    for place in Place::all() {
+        if matches!(place, Place::Ssh(_)) {
+            continue;
+        }
+        let project = place.project(&[("w.fabro", workflow)]);
+        let ran = place.run(&project, &["run", "run.toml", "-q"]);
+        assert!(ran.starts_with("exit 3"), "{ran}");
+        let mut cancel = place.command(&project, &["cancel", "latest"]);
+        let canceled = cancel.env("DOCKER_HOST", "unix:///nowhere.sock").output().unwrap();
+        let warning = String::from_utf8(canceled.stderr).unwrap();
+        assert_eq!(canceled.status.code(), Some(0), "{warning}");
+        assert!(warning.contains("could not be removed"), "{warning}");
+        assert!(place.is_left(&project));
+        assert!(place.run(&project, &["rm", "latest"]).starts_with("exit 0"));
+        assert!(!place.is_left(&project));
+    }
+}
+
 #[test]
 fn a_preserved_sandbox_has_a_shell_until_its_run_is_removed() {
     let workflow = r#"digraph W { start -> a -> exit  a [shape=parallelogram, script="mkdir -p target; echo of the run > target/report"] }"#;
