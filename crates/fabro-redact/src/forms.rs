@@ -50,6 +50,11 @@ pub(crate) fn forms(value: &str) -> Vec<Vec<u8>> {
         let form = utf8_percent_encode(value, FORM).to_string().replace(' ', "+");
         forms.extend([lower_escapes(&form), form]);
         let hex = hex(value.as_bytes());
+        // Every byte is encoded, as some encoders of URLs and strings do.
+        for prefix in ["%", "\\x"] {
+            forms.push(escaped(&hex.to_ascii_uppercase(), prefix));
+            forms.push(escaped(&hex, prefix));
+        }
         forms.extend([hex.to_ascii_uppercase(), hex]);
         // The lines of `xxd -p` and `base64`, when the value begins at one.
         let lines =
@@ -111,6 +116,18 @@ fn hex(value: &[u8]) -> String {
     })
 }
 
+/// Hexadecimal digits with a prefix before those of each byte.
+fn escaped(hex: &str, prefix: &str) -> String {
+    let mut escaped = String::with_capacity(hex.len() / 2 * (prefix.len() + 2));
+    for (index, digit) in hex.chars().enumerate() {
+        if index % 2 == 0 {
+            escaped.push_str(prefix);
+        }
+        escaped.push(digit);
+    }
+    escaped
+}
+
 /// The base64 characters that depend on this value only, with `offset` bytes before it in a group of
 /// three, in both alphabets.
 fn base64(value: &[u8], offset: usize) -> [String; 2] {
@@ -142,6 +159,10 @@ mod tests {
     fn a_plain_word_has_few_forms() {
         assert_snapshot!(check("hunter22"), @r"
         hunter22
+        %68%75%6E%74%65%72%32%32
+        %68%75%6e%74%65%72%32%32
+        \x68\x75\x6E\x74\x65\x72\x32\x32
+        \x68\x75\x6e\x74\x65\x72\x32\x32
         68756E7465723232
         68756e7465723232
         aHVudGVyMj
@@ -167,6 +188,10 @@ mod tests {
         a/b%20%22%C3%BC%22%0A+%3F~
         a%2fb+%22%c3%bc%22%0a%2b%3f%7e
         a%2Fb+%22%C3%BC%22%0A%2B%3F%7E
+        %61%2F%62%20%22%C3%BC%22%0A%2B%3F%7E
+        %61%2f%62%20%22%c3%bc%22%0a%2b%3f%7e
+        \x61\x2F\x62\x20\x22\xC3\xBC\x22\x0A\x2B\x3F\x7E
+        \x61\x2f\x62\x20\x22\xc3\xbc\x22\x0a\x2b\x3f\x7e
         612F622022C3BC220A2B3F7E
         612f622022c3bc220a2b3f7e
         YS9iICLDvCIKKz9+

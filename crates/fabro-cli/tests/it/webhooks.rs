@@ -1,4 +1,4 @@
-//! Webhooks of `fabro serve`: signed, in order, and none is lost.
+//! Webhooks of `fabro serve`: signed, in order, without loss.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -169,7 +169,7 @@ impl Concessions {
                 },
             ),
             RefusedField::Effort if sent.effort.is_some() => conceded(
-                "the provider does not take the reasoning effort: none is sent",
+                "the provider does not take the reasoning effort: it is not sent",
                 Self { no_effort: true, ..self },
             ),
             RefusedField::Reasoning if sent.has_reasoning() => {
@@ -179,7 +179,7 @@ impl Concessions {
                 Some(Self { streams_only: true, ..self })
             }
             RefusedField::Speed if sent.speed.is_some() => conceded(
-                "the provider does not take the speed: none is sent",
+                "the provider does not take the speed: it is not sent",
                 Self { no_speed: true, ..self },
             ),
             RefusedField::StreamOptions if !self.no_stream_options => {

@@ -30,5 +30,5 @@ pub(super) fn warning(
     let is_usual = matches!(wanted, "standard" | "standard_only" | "default" | "auto");
     // Its refusal was reported.
     let is_silent = sent.is_some() || is_usual || concessions.no_speed;
-    (!is_silent).then(|| format!("model `{model}` has no speed `{wanted}`: none is sent"))
+    (!is_silent).then(|| format!("model `{model}` has no speed `{wanted}`: it is not sent"))
 }

@@ -378,7 +378,7 @@ async fn a_speed_goes_to_models_that_have_it() {
         let body = received.json();
         let tier = [&body["speed"], &body["service_tier"]].into_iter().find_map(Value::as_str);
         assert_eq!(tier.unwrap_or_default(), sent, "{model} {speed}");
-        let text = format!("model `{model}` has no speed `{speed}`: none is sent");
+        let text = format!("model `{model}` has no speed `{speed}`: it is not sent");
         assert_eq!(warnings, if warned { vec![text] } else { Vec::new() }, "{model}");
     }
     // A server that is not known refuses it once.
@@ -390,7 +390,7 @@ async fn a_speed_goes_to_models_that_have_it() {
     let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
     let mut request = for_model("some-model", None);
     request.speed = Some("flex".to_owned());
-    let refused = "the provider does not take the speed: none is sent";
+    let refused = "the provider does not take the speed: it is not sent";
     for (warned, requests) in [(vec![refused], 2), (vec![], 3)] {
         let (reply, warnings) = ask(&providers, &request).await;
         reply.unwrap();
