@@ -159,7 +159,14 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
     match result {
         DriveResult::Succeeded => String::new(),
         DriveResult::PartiallySucceeded(unhandled) => partly_succeeded(unhandled, run, global),
-        DriveResult::Failed { failure, cause } => failed(failure, cause.as_deref(), run, global),
+        DriveResult::Failed { failure, cause, no_edge } => {
+            let mut text = failed(failure, cause.as_deref(), run, global);
+            if let Some(cause) = cause.as_ref().filter(|_| *no_edge) {
+                let explain = global.command(&format!("explain {run} {}", cause.stage()));
+                let _ = writeln!(text, "No condition of its edges held: {explain}");
+            }
+            text
+        }
         DriveResult::Canceled => format!("run {run} was canceled\n"),
         DriveResult::Paused { reason: PauseReason::Budget, gates, .. } => {
             let resume = global.command(&format!("resume {run} --max-cost USD"));

@@ -57,6 +57,8 @@ pub enum DriveResult {
         failure: Failure,
         /// The stage failure that it began with, as far as there is one.
         cause: Option<Box<StageFailure>>,
+        /// The last stage has outgoing edges, and could not leave by any.
+        no_edge: bool,
     },
     /// The run was canceled.
     Canceled,
@@ -446,13 +448,15 @@ impl Run {
                     let reason = "the run it is part of has ended";
                     cancel_family(store, self.lease.lease(), id, clock.now_ms(), reason).await?;
                 }
-                let causes = causes(store, id).await?;
+                let last = last_state_event(store, id).await?.map(|event| event.entry.body);
+                let causes = last.as_ref().map(|last| last.causes().to_vec()).unwrap_or_default();
                 match (status, failure) {
                     (RunStatus::Succeeded, _) => DriveResult::Succeeded,
                     (RunStatus::PartiallySucceeded, _) => DriveResult::PartiallySucceeded(causes),
                     (RunStatus::Failed, Some(failure)) => {
                         let cause = causes.into_iter().next().map(Box::new);
-                        DriveResult::Failed { failure, cause }
+                        let no_edge = matches!(&last, Some(fabro_events::EventBody::RunFailed { candidates, .. }) if !candidates.is_empty());
+                        DriveResult::Failed { failure, cause, no_edge }
                     }
                     (RunStatus::Canceled, _) => DriveResult::Canceled,
                     (status, _) => {
