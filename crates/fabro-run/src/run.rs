@@ -422,10 +422,10 @@ impl Run {
         }
         let clock = Arc::clone(&services.clock);
         let warn = Arc::clone(&services.warn);
-        let lost = self.lease.lost().clone();
+        let lease_lost = self.lease.lost().clone();
         let stop = services.interrupt.child_token();
         let stop_when_lost = async {
-            lost.cancelled().await;
+            lease_lost.cancelled().await;
             stop.cancel();
             std::future::pending().await
         };
@@ -473,7 +473,7 @@ impl Run {
                 };
                 DriveResult::Paused { reason, gates, unavailable }
             }
-            RunEnd::Stopped if lost.is_cancelled() => {
+            RunEnd::Stopped if lease_lost.is_cancelled() => {
                 return Err(StoreError::LeaseLost { run: id }.into());
             }
             RunEnd::Stopped => DriveResult::Interrupted,
