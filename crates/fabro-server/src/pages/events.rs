@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use fabro_config::EVENT_NAMES;
 use fabro_events::{Event, stage_name::StageName, timestamp};
 use fabro_inspect::StageKey;
 use fabro_page::Links;
@@ -37,33 +38,21 @@ const LINE: usize = 200;
 /// The longest event, in characters.
 const JSON: usize = 100_000;
 
-/// What a filter may begin with.
-const NAMES: [&str; 24] = [
-    "run.",
-    "run.paused",
-    "run.resumed",
-    "run.failed",
-    "stage.",
-    "stage.started",
-    "stage.retrying",
-    "stage.completed",
-    "stage.failed",
-    "edge.selected",
-    "loop.restart",
-    "parallel.",
-    "parallel.branch.",
-    "gate.",
-    "gate.asked",
-    "gate.answered",
-    "context.refused",
-    "checkpoint.forked",
-    "agent.",
-    "agent.message",
-    "agent.tool.",
-    "agent.warning",
-    "agent.compaction.",
-    "artifact.captured",
-];
+/// What a filter may be: the beginnings that several names have, each before the names.
+fn filters() -> Vec<&'static str> {
+    let mut offered: Vec<&str> = Vec::new();
+    for name in EVENT_NAMES {
+        for (dot, _) in name.match_indices('.') {
+            let start = &name[..=dot];
+            let is_shared = EVENT_NAMES.iter().filter(|it| it.starts_with(start)).count() > 1;
+            if is_shared && !offered.contains(&start) {
+                offered.push(start);
+            }
+        }
+        offered.push(name);
+    }
+    offered
+}
 
 /// Which events are shown.
 #[derive(Default, Deserialize)]
@@ -99,7 +88,7 @@ struct Page<'a> {
     head: RunHead,
     name: &'a str,
     stage: &'a str,
-    names: &'static [&'static str],
+    names: Vec<&'static str>,
     events: Vec<Row>,
     first: Option<String>,
     earlier: Option<String>,
@@ -143,7 +132,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         head: RunHead::new(&view, Tab::Events),
         name: &query.name,
         stage: &query.stage,
-        names: &NAMES,
+        names: filters(),
         first: (after > 0).then(|| place(0)),
         // Backwards only without a filter: what is before it is not known.
         earlier: (after > 0 && !is_filtered).then(|| place(after.saturating_sub(rows))),
@@ -222,4 +211,23 @@ fn name_in(line: &str) -> &str {
     let start = line.find(KEY).map_or(line.len(), |at| at + KEY.len());
     let rest = &line[start..];
     &rest[..rest.find('"').unwrap_or_default()]
+}
+
+#[test]
+fn filters_are_shared_beginnings_and_names() {
+    let of =
+        |start: &str| filters().into_iter().filter(|it| it.starts_with(start)).collect::<Vec<_>>();
+    assert_eq!(of("gate"), ["gate.", "gate.asked", "gate.answered"]);
+    assert_eq!(
+        of("parallel"),
+        [
+            "parallel.",
+            "parallel.started",
+            "parallel.branch.",
+            "parallel.branch.started",
+            "parallel.branch.completed",
+            "parallel.completed"
+        ]
+    );
+    assert_eq!(of("edge"), ["edge.selected"]);
 }
