@@ -290,6 +290,7 @@ fn the_inbox_says_which_run_a_gate_is_of_and_what_failed_before_it() {
     ]
     .concat();
     check(&server, "/gates", &before, &[]);
+    check(&server, &format!("/runs/{}", runs[0]), &["Results before this gate", "no disk"], &[]);
     // What a gate before this one was asked about is not listed again.
     for run in &runs {
         assert_eq!(project.exit(&["answer", run, "N"]), 0);

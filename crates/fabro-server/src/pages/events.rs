@@ -186,8 +186,6 @@ fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {
     let stage = key.map(|key| key.full_name());
     let line = event.to_json_line();
     let value: Value = serde_json::from_str(&line).unwrap_or_default();
-    let properties =
-        value.get("properties").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()));
     let json = format!("{value:#}");
     Row {
         seq: event.seq,
@@ -195,7 +193,7 @@ fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {
         name: name_in(&line).to_owned(),
         link: stage.as_deref().map(|name| links.stage(name)),
         stage: stage.unwrap_or_default(),
-        line: properties.map(|it| one_line(&it.to_string(), LINE)).unwrap_or_default(),
+        line: summary(&value["properties"]),
         json: match json.char_indices().nth(JSON) {
             Some((end, _)) => format!("{}…", &json[..end]),
             None => json,
@@ -205,12 +203,40 @@ fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {
     }
 }
 
+/// The properties of an event that are one value, in a line; the whole of it is below.
+fn summary(properties: &Value) -> String {
+    let mut parts = Vec::new();
+    for (key, value) in properties.as_object().into_iter().flatten() {
+        match value {
+            Value::String(text) if text.is_empty() => {}
+            Value::String(text) => parts.push(format!("{key}: {}", one_line(text, LINE))),
+            Value::Number(_) | Value::Bool(_) => parts.push(format!("{key}: {value}")),
+            Value::Null | Value::Array(_) | Value::Object(_) => {}
+        }
+    }
+    one_line(&parts.join(" · "), LINE)
+}
+
 /// The name of an event in its JSON: only an id and times are before it.
 fn name_in(line: &str) -> &str {
     const KEY: &str = "\"event\":\"";
     let start = line.find(KEY).map_or(line.len(), |at| at + KEY.len());
     let rest = &line[start..];
     &rest[..rest.find('"').unwrap_or_default()]
+}
+
+#[test]
+fn an_event_is_a_line_of_its_plain_values() {
+    let check = |properties: Value, expect: &str| assert_eq!(summary(&properties), expect);
+    check(
+        serde_json::json!({"to": "fix", "label": null, "candidates": [{"to": "ask"}]}),
+        "to: fix",
+    );
+    check(
+        serde_json::json!({"rank": 4, "text": "one\ntwo", "more": ""}),
+        "rank: 4 · text: one two",
+    );
+    check(Value::Null, "");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use axum::response::Response;
 use fabro_events::{GateOption, timestamp};
 use fabro_inspect::{ArtifactRow, StageReport, StageRow, stage_of_row};
 use fabro_page::{Links, Texts, artifacts, patch};
+use fabro_run::Gate;
 use fabro_store::{RunSummary, Runs as _};
 use fabro_types::{BranchPath, NodeKind, RunId, RunStatus, one_line};
 
@@ -78,6 +79,8 @@ struct Shown<'a> {
     freeform: bool,
     deadline: Option<String>,
     answered: Option<(&'a str, &'a str)>,
+    /// How stages before it ended.
+    results: String,
     /// The stage before it.
     before: Option<String>,
     /// Why the stage before it cannot be shown.
@@ -91,11 +94,16 @@ struct Gates<'a> {
 }
 
 #[derive(Template)]
+#[template(path = "results.html")]
+struct Results {
+    results: Vec<StageResult>,
+    /// How many are not listed.
+    more: usize,
+}
+
+#[derive(Template)]
 #[template(path = "before.html")]
 struct Before {
-    results: Vec<StageResult>,
-    /// How many results are not listed.
-    more: usize,
     link: String,
     stage: String,
     title: &'static str,
@@ -127,6 +135,7 @@ impl<'a> Shown<'a> {
             freeform: gate.freeform,
             deadline: gate.deadline_ms.map(timestamp),
             answered: answered.as_ref().map(|it| (&*it.choice, &*it.source)),
+            results: String::new(),
             before: None,
             unreadable: None,
         }
@@ -145,8 +154,14 @@ pub(super) async fn of_run(app: &App, role: Role, view: &View) -> Result<String,
         started_at: view.run.started_at.clone(),
     });
     let gates = of_one(app, of).await?;
-    let gates = gates.iter().map(|it| Shown::new(it, role)).collect();
-    render(&Gates { gates })
+    let mut shown = Vec::new();
+    for gate in &gates {
+        // A sub-workflow has a page of its own.
+        let is_own = gate.open.gate.run == view.run.id;
+        let results = if is_own { results(view, &gate.open.gate)? } else { String::new() };
+        shown.push(Shown { results, ..Shown::new(gate, role) });
+    }
+    render(&Gates { gates: shown })
 }
 
 async fn of_one(app: &App, of: Arc<OfRun>) -> Result<Vec<GateOf>, Problem> {
@@ -198,15 +213,17 @@ async fn html(app: &App, role: Role) -> Result<String, Problem> {
     let mut shown = Vec::new();
     for gate in open.iter().chain(&answered).take(MAX_GATES) {
         // What cannot be read of one run, or is removed meanwhile, is no reason to hide the gates of others.
-        let (before, unreadable) = match gate.open.answered {
-            None => match before(app, gate).await {
-                Ok(before) => (before, None),
-                Err(problem) => (None, Some(problem.detail)),
-            },
-            Some(_) => (None, None),
+        let read = match gate.open.answered {
+            None => before(app, gate).await,
+            Some(_) => Ok((String::new(), None)),
+        };
+        let (results, before, unreadable) = match read {
+            Ok((results, before)) => (results, before, None),
+            Err(problem) => (String::new(), None, Some(problem.detail)),
         };
         shown.push(Shown {
             link: Some((format!("/runs/{}", gate.of.id), &*gate.of)),
+            results,
             before,
             unreadable,
             ..Shown::new(gate, role)
@@ -222,22 +239,18 @@ async fn html(app: &App, role: Role) -> Result<String, Problem> {
 }
 
 /// What is before a gate: the results that a decision depends on, and what the last stage said, changed and left.
-async fn before(app: &App, of: &GateOf) -> Result<Option<String>, Problem> {
+async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Problem> {
     let gate = &of.open.gate;
     let view = app.folds.view(gate.run).await?;
-    let rows = &view.run.stages;
-    let own = rows
-        .iter()
-        .rfind(|row| (&row.node, row.visit, &row.branch) == (&gate.node, gate.visit, &gate.branch));
-    let Some(own) = own else { return Ok(None) };
+    let results = results(&view, gate)?;
+    let Some(own) = row_of(&view, gate) else { return Ok((results, None)) };
     let leads_here = |row: &&StageRow| {
         row.branch == own.branch
             && row.edge.as_ref() == Some(&own.node)
             && row.first_seq < own.first_seq
     };
-    let Some(row) = rows.iter().filter(leads_here).max_by_key(|row| row.last_seq) else {
-        return Ok(None);
-    };
+    let led = view.run.stages.iter().filter(leads_here).max_by_key(|row| row.last_seq);
+    let Some(row) = led else { return Ok((results, None)) };
     let events = app.folds.stage_events(&view, row).await?;
     let events: Vec<_> = events.iter().collect();
     let (report, _) = stage_of_row(&events, row.clone(), [], &*app.actions.store)?;
@@ -248,20 +261,7 @@ async fn before(app: &App, of: &GateOf) -> Result<Option<String>, Problem> {
         Ok(bytes) => bytes.map(|bytes| patch(&bytes)).unwrap_or_default(),
         Err(_) => String::new(),
     };
-    let mut results = results(&view, own);
-    let more = results.len().saturating_sub(RESULTS);
-    results.truncate(RESULTS);
-    let result = |row: &StageRow| StageResult {
-        class: fabro_page::stage_class(row),
-        sign: fabro_page::stage_sign(row),
-        name: row.name(),
-        link: links.stage(&row.name()),
-        status: row.status,
-        failure: row.failure.as_ref().map(|it| one_line(&it.message, LINE)).unwrap_or_default(),
-    };
     let html = render(&Before {
-        results: results.into_iter().map(result).collect(),
-        more,
         link: links.stage(&row.name()),
         stage: row.name(),
         title: if report.is_command() { "Output" } else { "Response" },
@@ -269,12 +269,40 @@ async fn before(app: &App, of: &GateOf) -> Result<Option<String>, Problem> {
         patch,
         artifacts: if files.is_empty() { String::new() } else { artifacts(&files, false, &links) },
     })?;
-    Ok(Some(html))
+    Ok((results, Some(html)))
+}
+
+fn row_of<'v>(view: &'v View, gate: &Gate) -> Option<&'v StageRow> {
+    view.run
+        .stages
+        .iter()
+        .rfind(|row| (&row.node, row.visit, &row.branch) == (&gate.node, gate.visit, &gate.branch))
+}
+
+/// How the stages before a gate ended, as a list.
+fn results(view: &View, gate: &Gate) -> Result<String, Problem> {
+    let rows = row_of(view, gate).map(|own| rows_before(view, own)).unwrap_or_default();
+    if rows.is_empty() {
+        return Ok(String::new());
+    }
+    let links = Links::Server(format!("/runs/{}", gate.run));
+    let result = |row: &&StageRow| StageResult {
+        class: fabro_page::stage_class(row),
+        sign: fabro_page::stage_sign(row),
+        name: row.name(),
+        link: links.stage(&row.name()),
+        status: row.status,
+        failure: row.failure.as_ref().map(|it| one_line(&it.message, LINE)).unwrap_or_default(),
+    };
+    render(&Results {
+        results: rows.iter().take(RESULTS).map(result).collect(),
+        more: rows.len().saturating_sub(RESULTS),
+    })
 }
 
 /// The last stages of the branches that joined before a gate, and the stages that failed and did not succeed
 /// later, since the gate before it; those that failed first.
-fn results<'v>(view: &'v View, own: &StageRow) -> Vec<&'v StageRow> {
+fn rows_before<'v>(view: &'v View, own: &StageRow) -> Vec<&'v StageRow> {
     let kind = |row: &StageRow| {
         let workflow = view.workflow.as_deref()?;
         Some(workflow.node(workflow.find(&row.node)?).kind)
