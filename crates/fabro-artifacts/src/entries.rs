@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, open, statat};
 
 /// What is read at a time, in bytes: some hundred entries.
 #[cfg(target_os = "linux")]
-const PIECE: usize = 32 << 10;
+const PIECE: usize = 16 << 10;
 
 /// Opens a directory; a link is followed only where that is said.
 pub(crate) fn open_dir(path: &Path, follow: bool) -> io::Result<OwnedFd> {
@@ -25,7 +25,7 @@ pub(crate) fn open_dir(path: &Path, follow: bool) -> io::Result<OwnedFd> {
 /// Calls `each` with the name and type of every entry, in the order of the directory. What cannot be read any
 /// further ends it, as the last entry does.
 pub(crate) fn entries(
-    dir: OwnedFd,
+    dir: &OwnedFd,
     mut each: impl FnMut(&OsStr, FileType) -> ControlFlow<()>,
 ) -> io::Result<()> {
     #[cfg(target_os = "linux")]
@@ -35,20 +35,20 @@ pub(crate) fn entries(
         use rustix::fs::RawDir;
 
         let mut piece = [MaybeUninit::uninit(); PIECE];
-        let mut read = RawDir::new(&dir, &mut piece);
+        let mut read = RawDir::new(dir, &mut piece);
         while let Some(entry) = read.next() {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if one(&dir, name, entry.file_type(), &mut each).is_break() {
+            if one(dir, name, entry.file_type(), &mut each).is_break() {
                 break;
             }
         }
     }
     #[cfg(not(target_os = "linux"))]
-    for entry in rustix::fs::Dir::read_from(&dir)? {
+    for entry in rustix::fs::Dir::read_from(dir)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if one(&dir, name, entry.file_type(), &mut each).is_break() {
+        if one(dir, name, entry.file_type(), &mut each).is_break() {
             break;
         }
     }

@@ -201,7 +201,7 @@ impl<'a> Scanner<'a> {
         let mut relative = path.strip_prefix(self.root).unwrap_or(path).to_owned();
         let result = opened.and_then(|(about, opened): (Metadata, OwnedFd)| {
             dir.stamp = self.is_settled(&about).then(|| stamp_of(&about));
-            entries(opened, |name, kind| {
+            entries(&opened, |name, kind| {
                 dir.entries += 1;
                 // A single directory may have more entries than there is time for.
                 if dir.entries > self.limits.entries {

@@ -157,7 +157,7 @@ fn each_event_is_delivered_and_a_hook_that_fails_changes_nothing() {
     pre_tool_use ×1 agent.tool.started node_id="a" tool_name="shell" visit=1
     post_tool_use ×1 agent.tool.completed node_id="a" tool_name="shell" visit=1
     post_tool_use_failure ×1 agent.tool.completed node_id="a" tool_name="read_file" visit=1
-    "#)
+    "#);
     });
 }
 

@@ -322,15 +322,14 @@ impl Worktree {
             return Ok(false);
         }
         let Some((_, last)) = state.last.clone() else { return Ok(false) };
-        let left = match left {
-            Some(left) => left,
-            None => {
-                let output = self.with_filters(state, "status", &status::ARGUMENTS).await?;
-                let status = status::parse(&output)?;
-                on_branch.clone_from(&status.head);
-                let commit = status.head.filter(|_| status.entries.is_empty());
-                commit.map_or(LeftFiles::Changed, LeftFiles::OfCommit)
-            }
+        let left = if let Some(left) = left {
+            left
+        } else {
+            let output = self.with_filters(state, "status", &status::ARGUMENTS).await?;
+            let status = status::parse(&output)?;
+            on_branch.clone_from(&status.head);
+            let commit = status.head.filter(|_| status.entries.is_empty());
+            commit.map_or(LeftFiles::Changed, LeftFiles::OfCommit)
         };
         Ok(left == LeftFiles::OfCommit(last))
     }
