@@ -31,7 +31,7 @@ impl App {
         Arc::new(Self {
             live: Live::new(Arc::clone(&store)),
             folds: Folds::new(Arc::clone(&store)),
-            once: Once::new(&store),
+            once: Once::new(Arc::clone(&store)),
             cookie_name: format!("fabro-{port}"),
             actions: Actions { store, config },
             tokens,

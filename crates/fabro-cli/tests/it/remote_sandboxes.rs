@@ -219,6 +219,12 @@ fn a_killed_run_finds_its_sandbox_again_or_ends_it() {
                 assert!(Instant::now() < deadline, "the stage has not started");
                 std::thread::sleep(Duration::from_millis(10));
             }
+            let refused = place.run(&project, &["rm", "latest"]);
+            assert!(
+                refused.starts_with("exit 2") && refused.contains("is being driven"),
+                "{refused}"
+            );
+            assert!(running(&seconds) > 1, "its scripts go on");
             run.kill().unwrap();
             run.wait().unwrap();
             assert!(running(&seconds) > 0 && place.is_left(&project));
