@@ -174,6 +174,11 @@ fn build(
     Ok(Some(Arc::new(sandbox.map_err(|error| refused(settings, &error))?)))
 }
 
+/// Whether the settings go together, whatever is installed.
+pub(crate) fn check_settings(settings: &SandboxSettings) -> Result<(), SetupError> {
+    engine(settings).map(|_| ())
+}
+
 /// Where scripts run, if not on this machine.
 fn engine(settings: &SandboxSettings) -> Result<Option<EngineSettings>, SetupError> {
     let copy = settings.workspace == Some(Workspace::Copy);

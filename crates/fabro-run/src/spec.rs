@@ -277,7 +277,7 @@ fn merged_settings(
 
 /// The settings with what is set over them. The user may choose to run on this machine, with any settings of
 /// a sandbox are.
-fn sandbox_settings(
+pub(crate) fn sandbox_settings(
     settings: SandboxSettings,
     overrides: &Overrides,
 ) -> Result<SandboxSettings, SetupError> {
