@@ -17,6 +17,7 @@ mod gates;
 mod hooks;
 mod html_reports;
 mod isolation;
+mod leftovers;
 mod limits;
 mod lists;
 mod logs;
