@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use fabro_terminal::clean_painted;
+use fabro_types::escaped_json;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
@@ -61,7 +62,12 @@ pub fn report(
 
 /// Writes a value to stdout as indented JSON.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    stdout(&format!("{}\n", serde_json::to_string_pretty(value)?))
+    json_text(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// Writes JSON that is a text already to stdout, without a raw character that a terminal obeys.
+pub fn json_text(json: String) -> anyhow::Result<()> {
+    stdout(&escaped_json(json))
 }
 
 /// Sends traces to stderr, as much as `-v`, `-vv` or `FABRO_LOG` ask for. Nothing is set up when

@@ -8,7 +8,7 @@ use fabro_events::EventSink;
 use fabro_gate::Interviewer;
 use fabro_llm::ModelSource;
 use fabro_sandbox::artifacts::Rules;
-use fabro_sandbox::{Exec, stages_within_limit};
+use fabro_sandbox::{Exec, marks_ended, stages_within_limit};
 use fabro_types::{Failure, FailureClass, NodeKind};
 use tokio::sync::Semaphore;
 
@@ -152,8 +152,14 @@ impl Handler for Registry {
             None => None,
         };
         let cancel = stage.cancel.clone();
+        if kind != NodeKind::Human {
+            // Those of an agent that was dropped at its timeout.
+            marks_ended().await;
+        }
         let mut end = handler.execute(stage).await;
         let in_time = !cancel.is_cancelled();
+        // What an agent left must not run beside the next stage, and writes no more artifacts.
+        marks_ended().await;
         if let Some((artifacts, before)) = artifacts.zip(before) {
             artifacts.after(before, &end).await;
         }

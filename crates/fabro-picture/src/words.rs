@@ -2,20 +2,9 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Characters that would change how the text around them is shown.
-fn is_control(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
-/// One line without what controls text; whitespace is one space.
+/// One line in which nothing controls a terminal or is invisible; whitespace is one space.
 pub(crate) fn plain(text: &str) -> String {
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_whitespace() { ' ' } else { c })
-        .filter(|c| !is_control(*c))
-        .collect();
-    text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    fabro_types::one_line(text, usize::MAX)
 }
 
 /// How many columns of a terminal a text takes; in a picture each is about as wide as a letter.
@@ -63,8 +52,10 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 /// For the content of an element, or an attribute in double quotes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars().filter(|c| !is_control(*c)) {
+    for c in fabro_types::clean(text).chars() {
         match c {
+            // XML has no escape for them.
+            '\u{fffe}' | '\u{ffff}' => out.push(char::REPLACEMENT_CHARACTER),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),

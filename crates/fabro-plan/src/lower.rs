@@ -504,45 +504,6 @@ fn manager(
     }
 }
 
-/// Variables whose values shells, the loader or interpreters run as code before the script begins, or
-/// while it runs.
-const CODE_VARIABLES: [&str; 34] = [
-    "BASHOPTS",
-    "BASH_ENV",
-    "BROWSER",
-    "EDITOR",
-    "ENV",
-    "GIT_ASKPASS",
-    "GIT_EDITOR",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_PAGER",
-    "GIT_PROXY_COMMAND",
-    "GIT_SEQUENCE_EDITOR",
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "LD_AUDIT",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "LESSCLOSE",
-    "LESSOPEN",
-    "MAKEFLAGS",
-    "MANPAGER",
-    "NODE_OPTIONS",
-    "PAGER",
-    "PERL5DB",
-    "PERL5LIB",
-    "PERL5OPT",
-    "PROMPT_COMMAND",
-    "PS4",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "PYTHONSTARTUP",
-    "RUBYOPT",
-    "SHELLOPTS",
-    "SSH_ASKPASS",
-    "VISUAL",
-];
-
 /// Why a variable cannot be given to a script, and what to do.
 fn variable_error(name: &str, value: &TextTemplate) -> Option<(String, &'static str)> {
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -555,7 +516,7 @@ fn variable_error(name: &str, value: &TextTemplate) -> Option<(String, &'static 
             format!("`{name}` belongs to fabro, which sets variables of this name itself");
         return Some((message, "choose a name that does not begin with `FABRO_`"));
     }
-    if CODE_VARIABLES.contains(&name) && !value.template.is_plain() {
+    if fabro_template::is_code_variable(name) && !value.template.is_plain() {
         let message = format!("the content of `{name}` is run as code, so it cannot be a value");
         return Some((message, "choose another name, or write a fixed text"));
     }

@@ -15,6 +15,12 @@ const LONG: usize = 4_096;
 const HEX_LINE: usize = 30;
 const BASE64_LINE: usize = 57;
 
+/// About how many characters of base64 are found alone.
+const PIECE: usize = 16;
+
+/// Shorter forms have no parts: ordinary text might hold one.
+const SHORTEST_IN_PIECES: usize = 24;
+
 /// Unreserved characters of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Characters that JavaScript's `encodeURIComponent` keeps.
@@ -66,7 +72,10 @@ pub(crate) fn forms(value: &str) -> Vec<Vec<u8>> {
             forms.extend(lines(BASE64_LINE).flat_map(|line| base64(line, 0)));
         }
         for offset in 0..3 {
-            forms.extend(base64(value.as_bytes(), offset));
+            for form in base64(value.as_bytes(), offset) {
+                forms.extend(pieces(&form));
+                forms.push(form);
+            }
         }
     }
     forms.into_iter().map(String::into_bytes).collect()
@@ -135,6 +144,17 @@ fn base64(value: &[u8], offset: usize) -> [String; 2] {
     bytes.extend(value);
     let own = (offset * 8).div_ceil(6)..bytes.len() * 8 / 6;
     [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD].map(|engine| engine.encode(&bytes)[own.clone()].to_owned())
+}
+
+/// A line may end anywhere in the value, so that only parts of it are found: all but the one in which the
+/// line ends.
+fn pieces(form: &str) -> impl Iterator<Item = String> {
+    let count = match form.len() {
+        0..SHORTEST_IN_PIECES => 0,
+        length => (length / PIECE).max(2),
+    };
+    (0..count)
+        .map(move |at| form[form.len() * at / count..form.len() * (at + 1) / count].to_owned())
 }
 
 #[cfg(test)]

@@ -407,3 +407,27 @@ proptest! {
         prop_assert_eq!(out, whole);
     }
 }
+
+#[test]
+fn base64_in_lines_cannot_be_decoded() {
+    use base64::Engine as _;
+
+    let secret = "pl4nted-Sec/ret+value=9&x-QwErTyUiOp1234567890";
+    let redactor = Redactor::new([("KEY", secret)]);
+    for before in 0..76 {
+        let whole = format!("{}{secret}{}", "a".repeat(before), "b".repeat(60));
+        let encoded = base64::engine::general_purpose::STANDARD.encode(whole);
+        for end in ["\n", "\r\n", "\\n"] {
+            let lines: Vec<_> =
+                encoded.as_bytes().chunks(76).map(|line| str::from_utf8(line).unwrap()).collect();
+            let text = lines.join(end);
+            let redacted = redactor.redact(&text);
+            assert!(redacted.contains("[redacted:KEY]"), "{redacted}");
+            // What is left of it, in characters of base64.
+            let kept = redacted.replace("[redacted:KEY]", "").replace(end, "").len();
+            let own = secret.len() * 8 / 6;
+            let left = kept + own - encoded.len();
+            assert!(left <= 40, "{left} of {own}: {redacted}");
+        }
+    }
+}

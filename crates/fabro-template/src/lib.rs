@@ -41,12 +41,14 @@
 //! and cannot become shell scripts.
 
 mod bounds;
+mod code_variables;
 mod engine;
 mod error;
 mod misplaced;
 mod parse;
 mod python;
 mod python_code;
+mod python_flow;
 mod render;
 mod scan;
 mod script;
@@ -63,6 +65,7 @@ use fabro_types::Span;
 pub use fabro_types::SyntaxError;
 use minijinja::Environment;
 
+pub use code_variables::is_code_variable;
 use engine::Root;
 pub use error::RenderError;
 use parse::{FormulaKind, Part};

@@ -2,6 +2,7 @@
 //! literal, escaped for it, or is a literal itself.
 
 use crate::misplaced::{Advice, Misplaced};
+use crate::python_flow;
 use crate::shell::VALUE;
 
 /// A string literal that a value stands in.
@@ -74,7 +75,19 @@ pub(crate) fn read(text: &str) -> Vec<Result<Literal, Misplaced>> {
     let end = scanner.code(None).err();
     let why = end.unwrap_or(UNCLEAR);
     scanner.places.resize_with(values, || Err(why.clone()));
+    for (value, function) in python_flow::follow(text, has_shell) {
+        let place = match &*function {
+            "-c" => "in a variable whose content is a script for another interpreter".to_owned(),
+            _ => format!("in a variable that `{function}(…)` runs"),
+        };
+        scanner.places[value] = Err(Misplaced::of(place, Advice::Variable));
+    }
     scanner.places
+}
+
+/// A function of this name runs a text as code, or does so when a shell is asked for.
+pub(crate) fn evaluates(name: &str, has_shell: bool) -> bool {
+    EVALUATING.contains(&name) || has_shell && WITH_SHELL.contains(&name)
 }
 
 /// The script with its values; on failure the number of the value and why.
@@ -106,7 +119,7 @@ pub(crate) fn fill(
 
 /// A literal of Python may stand there.
 pub(crate) fn takes_literals(why: &Misplaced) -> bool {
-    *why != COMMENT
+    why.advice == Advice::Python
 }
 
 impl Literal {
@@ -141,7 +154,10 @@ impl<'t> Scanner<'t> {
         let mut brackets = 0_usize;
         while let Some(c) = self.peek() {
             match c {
-                VALUE => self.refuse(if field_of.is_some() { FIELD } else { CODE }),
+                VALUE => {
+                    let why = self.evaluating().unwrap_or(CODE);
+                    self.refuse(if field_of.is_some() { FIELD } else { why });
+                }
                 '#' | '\\' if field_of.is_some() => return Err(UNCLEAR),
                 '#' => self.comment(),
                 '\'' | '"' if field_of == Some(c) => return Err(UNCLEAR),
@@ -269,22 +285,22 @@ impl<'t> Scanner<'t> {
         if ends_in_escape(before) {
             return Err(ESCAPE);
         }
-        let evaluates =
-            self.calls.iter().flatten().find(|name| {
-                EVALUATING.contains(name) || self.has_shell && WITH_SHELL.contains(name)
-            });
-        match evaluates {
-            Some(name) => Err(Misplaced::of(
-                format!("in a text for `{name}(…)`, which runs it"),
-                Advice::Variable,
-            )),
-            None => Ok(literal.clone()),
+        self.evaluating().map_or_else(|| Ok(literal.clone()), Err)
+    }
+
+    /// A function that runs what it gets is called around this place.
+    fn evaluating(&self) -> Option<Misplaced> {
+        if self.code_options.iter().any(|is_code| *is_code) {
+            return Some(INNER);
         }
+        let name = self.calls.iter().flatten().find(|name| evaluates(name, self.has_shell))?;
+        let place = format!("in a text for `{name}(…)`, which runs it");
+        Some(Misplaced::of(place, Advice::Variable))
     }
 }
 
 /// An option of a shell or of Python that code follows: `-c`, `-lc`.
-fn is_code_option(text: &str) -> bool {
+pub(crate) fn is_code_option(text: &str) -> bool {
     text.strip_prefix('-').and_then(|it| it.strip_suffix('c')).is_some_and(|letters| {
         letters.len() < 4 && letters.bytes().all(|byte| b"aefilnuvx".contains(&byte))
     })

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody, EventSink, PauseReason};
-use fabro_types::{RunId, RunStatus, one_line, tokens, took};
+use fabro_types::{RunId, RunStatus, escaped_json, one_line, tokens, took};
 
 use crate::echo::Echo;
 use crate::line::Line;
@@ -359,7 +359,7 @@ impl State {
 
     fn print_json(&mut self, event: &Event) {
         if !self.closed {
-            let line = event.to_json_line();
+            let line = escaped_json(event.to_json_line());
             // The run continues when its events are no longer read.
             if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
                 self.closed = true;

@@ -1,6 +1,7 @@
 //! Short forms of strings, for messages.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// At most `max` characters of a text; `…` is the last one when there are more.
 ///
@@ -19,7 +20,12 @@ pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
 /// A text that is safe to print on a terminal. Control characters other than line ends and tabs,
 /// which could move the cursor, write the clipboard or change the title of a window, become U+FFFD.
 /// Characters that show nothing, or change the direction of writing, become visible escapes such as
-/// `\u{202e}`. Joiners inside words of other scripts and inside emoji stay.
+/// `\u{202e}`: those that Unicode calls `Default_Ignorable_Code_Point` or `Bidi_Control`, separators of lines and
+/// annotations.
+///
+/// What writing needs stays, one after a character: joiners in scripts that have them and in emoji, the
+/// variation selectors of emoji (`❤️`, `1️⃣`), of ideographs and of Mongolian letters. Tag characters are always
+/// escaped, also those of the flags of England, Scotland and Wales.
 ///
 /// ```
 /// assert_eq!(fabro_types::clean("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
@@ -27,20 +33,28 @@ pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
 /// assert_eq!(fabro_types::clean("👩\u{200d}💻"), "👩\u{200d}💻");
 /// ```
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(|c| is_control(c) || is_invisible(c) || is_joiner(c)) {
+    if !text.contains(|c| is_control(c) || is_invisible(c)) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
-    let mut before = ' ';
-    for c in text.chars() {
+    let mut chars = text.chars().peekable();
+    // What a joiner or a selector would belong to.
+    let mut base = None;
+    while let Some(c) = chars.next() {
         if is_control(c) {
             shown.push(char::REPLACEMENT_CHARACTER);
-        } else if is_invisible(c) || (is_joiner(c) && !may_be_joined(before)) {
-            shown.extend(c.escape_unicode());
-        } else {
+            base = None;
+        } else if !is_invisible(c) {
             shown.push(c);
+            base = Some(c);
+        } else if base.is_some_and(|base| belongs(c, base, chars.peek() == Some(&'\u{20e3}'))) {
+            shown.push(c);
+            // An emoji may be joined after its selector.
+            base = base.filter(|base| c == '\u{fe0f}' && *base > '\u{2000}').map(|_| c);
+        } else {
+            shown.extend(c.escape_unicode());
+            base = None;
         }
-        before = c;
     }
     Cow::Owned(shown)
 }
@@ -51,27 +65,73 @@ fn is_control(c: char) -> bool {
 
 /// Characters without a width, and those that set the direction of writing.
 fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'
-            | '\u{200e}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
-    )
+    c > '~'
+        && matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
-fn is_joiner(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}')
+/// An invisible character that a script or an emoji needs after this one; `in_keycap` when what follows
+/// encloses the two in a key.
+fn belongs(c: char, base: char, in_keycap: bool) -> bool {
+    match c {
+        // No script before Arabic has them.
+        '\u{200c}' | '\u{200d}' => base >= '\u{600}',
+        '\u{fe0e}' | '\u{fe0f}' => {
+            let is_key = base.is_ascii_digit() || matches!(base, '#' | '*');
+            is_key && in_keycap || matches!(base, '©' | '®') || is_symbol(base)
+        }
+        '\u{180b}'..='\u{180d}' | '\u{180f}' => matches!(base, '\u{1820}'..='\u{18aa}'),
+        '\u{fe00}'..='\u{fe02}' | '\u{e0100}'..='\u{e01ef}' => {
+            matches!(base, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+        }
+        _ => false,
+    }
 }
 
-fn may_be_joined(before: char) -> bool {
-    !before.is_ascii() && !before.is_control() && !is_invisible(before) && !is_joiner(before)
+fn is_symbol(c: char) -> bool {
+    matches!(c, '\u{2030}'..='\u{303f}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
+        && !is_invisible(c)
+}
+
+/// JSON whose strings hold no raw character that a terminal obeys: DEL and U+0080 to U+009F, which JSON
+/// allows, become `\u007f` and the like. It means the same.
+///
+/// ```
+/// assert_eq!(fabro_types::escaped_json("\"a\u{9b}2J\"".to_owned()), r#""a\u009b2J""#);
+/// ```
+pub fn escaped_json(json: String) -> String {
+    // The first byte of U+0080 to U+00BF.
+    if !json.bytes().any(|byte| matches!(byte, 0x7f | 0xc2)) {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match c {
+            '\u{7f}'..='\u{9f}' => {
+                let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 /// A text on one line of at most `max` characters: whitespace becomes one space, other characters
@@ -153,7 +213,55 @@ mod tests {
             assert_eq!(clean(text), text);
         }
         assert_eq!(clean("ad\u{200d}min\u{9b}\r"), "ad\\u{200d}min\u{fffd}\u{fffd}");
-        assert_eq!(clean("é\u{200d}\u{200d}"), "é\u{200d}\\u{200d}");
+        assert_eq!(clean("é\u{200d}"), "é\\u{200d}");
+        assert_eq!(clean("می\u{200c}\u{200c}"), "می\u{200c}\\u{200c}");
+    }
+
+    #[test]
+    fn nothing_invisible_is_printed() {
+        let ignorable = [
+            0xad..=0xad,
+            0x34f..=0x34f,
+            0x61c..=0x61c,
+            0x115f..=0x1160,
+            0x17b4..=0x17b5,
+            0x180b..=0x180f,
+            0x200b..=0x200f,
+            0x202a..=0x202e,
+            0x2060..=0x206f,
+            0x3164..=0x3164,
+            0xfe00..=0xfe0f,
+            0xfeff..=0xfeff,
+            0xffa0..=0xffa0,
+            0xfff0..=0xfff8,
+            0x1_bca0..=0x1_bca3,
+            0x1_d173..=0x1_d17a,
+            0xe_0000..=0xe_0fff,
+        ];
+        for code in ignorable.into_iter().flatten() {
+            let c = char::from_u32(code).unwrap();
+            assert_eq!(clean(&format!("a{c}b")), format!("a\\u{{{code:x}}}b"));
+            assert_eq!(clean(&format!("{c}")), format!("\\u{{{code:x}}}"));
+        }
+    }
+
+    #[test]
+    fn selectors_stay_where_a_character_has_them() {
+        let same = [
+            "❤\u{fe0f}\u{200d}🔥",
+            "1\u{fe0f}\u{20e3}",
+            "葛\u{e0100}飾",
+            "\u{1820}\u{180b}",
+            "☎\u{fe0e}",
+            "©\u{fe0f}",
+        ];
+        for text in same {
+            assert_eq!(clean(text), text);
+        }
+        assert_eq!(clean("❤\u{fe0f}\u{fe0f}"), "❤\u{fe0f}\\u{fe0f}");
+        assert_eq!(clean("a\u{e0100}1\u{fe0f}"), "a\\u{e0100}1\\u{fe0f}");
+        assert_eq!(clean("葛\u{e0100}\u{e0101}"), "葛\u{e0100}\\u{e0101}");
+        assert_eq!(clean("🏴\u{e0067}\u{e007f}"), "🏴\\u{e0067}\\u{e007f}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Printer {
                 self.has_ended = is_end(event, self.has_ended);
             }
             if self.json {
-                output::stdout(&text)?;
+                output::json_text(text)?;
             } else {
                 output::text(&text)?;
             }

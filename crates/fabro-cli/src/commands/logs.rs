@@ -13,7 +13,7 @@ use fabro_inspect::{
 };
 use fabro_store::{RunLog as _, Runs as _, SqliteStore};
 use fabro_terminal::{Paint, clean};
-use fabro_types::{BlobRef, NodeKind, RunId};
+use fabro_types::{NodeKind, RunId};
 use serde_json::json;
 
 use super::follow::{Follow, News, is_end, no_driver};
@@ -422,7 +422,7 @@ impl StageLog {
             let path = dir.join(file_name);
             let value = recorded_output(event, stream);
             let is_command = self.kind == NodeKind::Command;
-            match value.filter(|value| is_command && prefers_record(value, file, &path)) {
+            match value.filter(|_| is_command && prefers_record(file, &path)) {
                 Some(value) => {
                     let skip = file.offset();
                     let line = file.finish().unwrap_or_default();
@@ -465,11 +465,10 @@ fn print_recorded(
     Ok(copied?)
 }
 
-/// Whether the record of an output is shown instead of its file: the file is gone, or the record is at
-/// hand and nothing of the file was shown.
-fn prefers_record(value: &serde_json::Value, file: &GrowingFile, path: &Path) -> bool {
-    let is_at_hand = BlobRef::from_value(value).is_none() && file.offset() == 0;
-    is_at_hand || !path.exists()
+/// Whether the record of an output is shown instead of its file: nothing of the file was shown, or it is
+/// gone. The record has a hash, and a damaged one is an error.
+fn prefers_record(file: &GrowingFile, path: &Path) -> bool {
+    file.offset() == 0 || !path.exists()
 }
 
 /// A line of the log.
@@ -552,7 +551,7 @@ impl Printer {
             return Ok(());
         }
         let text = std::mem::take(&mut self.text);
-        if self.is_json { output::stdout(&text) } else { output::text(&text) }
+        if self.is_json { output::json_text(text) } else { output::text(&text) }
     }
 }
 

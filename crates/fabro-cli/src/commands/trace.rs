@@ -68,7 +68,7 @@ pub async fn trace(args: &TraceArgs, global: &Global) -> anyhow::Result<Exit> {
     let trace = run_trace(&store, run, args.content).await?;
     let json = format!("{}\n", serde_json::to_string(&trace)?);
     match &args.output {
-        None => output::stdout(&json)?,
+        None => output::json_text(json)?,
         Some(file) => std::fs::write(file, json).map_err(|cause| {
             let what = format!("{} cannot be written", file.display());
             error::unwritable(&what, &cause, "choose another file")

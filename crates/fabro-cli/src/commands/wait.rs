@@ -130,7 +130,7 @@ fn exit_of(status: RunStatus) -> Exit {
 fn print(report: &Inspect, is_json: bool, global: &Global) -> anyhow::Result<()> {
     let run = report.id;
     if is_json {
-        return output::stdout(&format!("{}\n", json!({"id": run, "status": report.status})));
+        return output::json_text(format!("{}\n", json!({"id": run, "status": report.status})));
     }
     output::stdout(&format!("{run} {}\n", report.status))?;
     let resume = global.command(&format!("resume {run}"));

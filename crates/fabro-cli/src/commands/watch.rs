@@ -54,7 +54,7 @@ pub(super) async fn watch(args: &ValidateArgs, global: &Global) -> anyhow::Resul
 fn check(args: &ValidateArgs, global: &Global) -> anyhow::Result<BTreeSet<PathBuf>> {
     let report = report_on(&args.paths)?;
     if args.is_json() {
-        output::stdout(&format!("{}\n", report.as_json()))?;
+        output::json_text(format!("{}\n", report.as_json()))?;
         return Ok(report.files);
     }
     if global.can_redraw_stdout() {

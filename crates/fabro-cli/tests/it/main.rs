@@ -18,6 +18,7 @@ mod hook_events;
 mod hooks;
 mod html_reports;
 mod isolation;
+mod leftovers;
 mod limits;
 mod lists;
 mod logs;

@@ -4,8 +4,9 @@ use serde_json::json;
 
 use crate::project::Project;
 
-/// Erases the screen, writes the clipboard, turns the direction of writing, and hides and colors text.
-const FOREIGN: &str = "\u{1b}[31mQ\u{1b}[8mA\u{1b}[2J\u{1b}]52;c;aGk=\u{7}B\u{9b}2J\u{202e}C\u{2066}\u{200b}D\u{200f}\u{feff}d\u{200d}E";
+/// Erases the screen, writes the clipboard, turns the direction of writing, and hides and colors text; letters,
+/// fillers, tags and selectors that show nothing.
+const FOREIGN: &str = "\u{1b}[31mQ\u{1b}[8mA\u{1b}[2J\u{1b}]52;c;aGk=\u{7}B\u{9b}2J\u{7f}\u{202e}C\u{2066}\u{200b}D\u{200f}\u{feff}d\u{200d}E\u{34f}\u{17b4}\u{180e}\u{115f}\u{1160}\u{3164}\u{ffa0}F\u{fe0f}\u{e0041}\u{e0101}";
 
 /// How the foreign text begins: no command passes a color that is not its own.
 const FOREIGN_COLOR: &str = "\u{1b}[31mQ";
@@ -154,5 +155,49 @@ fn foreign_text_does_not_control_the_terminal() {
         ] {
             check(args);
         }
+    }
+}
+
+#[test]
+fn json_in_a_pipe_has_no_raw_control_characters() {
+    let workflow = format!(
+        r#"digraph {{ graph [goal="{FOREIGN}"]; start -> shell -> exit
+        shell [shape=parallelogram, label="{FOREIGN}", script="cat text; cat text >&2"] }}"#
+    );
+    let project = Project::with(&[("w.fabro", &workflow), ("text", FOREIGN)]);
+    for args in [
+        &["run", "w.fabro", "--json"][..],
+        &["events", "latest", "--json"],
+        &["ps", "--json"],
+        &["inspect", "latest", "--json"],
+        &["inspect", "latest", "shell", "--json"],
+        &["context", "latest", "--json"],
+        &["explain", "latest", "shell", "--json"],
+        &["logs", "latest", "--json"],
+        &["verify", "latest", "--json"],
+        &["trace", "latest", "--content"],
+        &["validate", "w.fabro", "--format", "json"],
+        &["validate", FOREIGN, "--format", "json"],
+    ] {
+        let output = project.output(args);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let raw = text.contains(|c: char| c.is_control() && c != '\n');
+        assert!(!text.is_empty() && !raw, "{args:?}: {text:?}");
+        for line in text.lines().filter(|line| line.starts_with('{') && line.ends_with('}')) {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(value.is_object(), "{args:?}");
+        }
+    }
+    let run = project.output(&["inspect", "latest", "--json"]).stdout;
+    let run: serde_json::Value = serde_json::from_slice(&run).unwrap();
+    assert_eq!(run["goal"], FOREIGN);
+}
+
+#[test]
+fn pictures_of_a_workflow_hide_nothing() {
+    let project = Project::with(&[("w.fabro", &workflow())]);
+    for format in ["outline", "svg"] {
+        let shown = check(&project, &["graph", "w.fabro", "--format", format]);
+        assert!(shown.contains(r"\u{202e}") && shown.contains(r"\u{3164}"), "{shown}");
     }
 }

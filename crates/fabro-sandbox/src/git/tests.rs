@@ -395,3 +395,27 @@ async fn a_stage_may_move_its_directory_to_another_repository() {
     assert_eq!(touched("rm -r ../sub").await, ["b", "deep/c"]);
     assert_eq!(touched("cd ..; mv sub other; mkdir sub; echo b >sub/b").await, ["deep/c"]);
 }
+
+#[tokio::test]
+async fn a_worktree_that_was_half_made_is_made_again() {
+    let repository = repository();
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("worktree");
+    let author = Author { name: "a".to_owned(), email: "a@example.com".to_owned() };
+    let worktree =
+        Worktree::new(repository.path(), &dir, "fabro/run/x", author, &[], ("RUN", "x")).await;
+    let worktree = worktree.unwrap();
+    let mut git = Command::new("git");
+    let head = git.args(["rev-parse", "HEAD"]).current_dir(&repository).output().unwrap().stdout;
+    let head = String::from_utf8(head).unwrap();
+    assert!(worktree.restore(head.trim(), false).await.unwrap().is_new);
+    // A driver was killed while it wrote the file.
+    fs::write(dir.join(".git"), "").unwrap();
+    assert!(!worktree.exists());
+    assert!(worktree.restore(head.trim(), false).await.unwrap().is_new);
+    assert_eq!(fs::read_to_string(dir.join("a")).unwrap(), "a\n");
+    let mut there: Vec<_> =
+        fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    there.sort();
+    assert_eq!(there, ["worktree"]);
+}

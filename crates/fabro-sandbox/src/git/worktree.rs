@@ -169,7 +169,9 @@ impl Worktree {
 
     /// Whether the worktree is there.
     pub fn exists(&self) -> bool {
-        self.dir.join(".git").is_file() && self.git_dir().join("HEAD").is_file()
+        // An empty one is what a driver left that was killed while it wrote the file.
+        let link = self.dir.join(".git").symlink_metadata();
+        link.is_ok_and(|it| it.is_file() && it.len() > 0) && self.git_dir().join("HEAD").is_file()
     }
 
     async fn has_branch(&self) -> Result<bool, GitError> {
@@ -491,13 +493,16 @@ impl Worktree {
         let link = self.dir.join(".git");
         let text = line("gitdir: ", &self.git_dir());
         let mut kept = None;
-        if link.symlink_metadata().is_ok() {
+        if link.symlink_metadata().is_ok_and(|it| !it.is_file() || it.len() > 0) {
             let free = |number: &u32| self.kept_link(*number).symlink_metadata().is_err();
             let place = (1..=u32::MAX).find(free).map_or(link.clone(), |it| self.kept_link(it));
             fs::rename(&link, &place)?;
             kept = Some(place);
         }
-        fs::write(&link, text)?;
+        // In one step: git refuses a directory with half of the file.
+        let new = self.beside("-new-git");
+        fs::write(&new, text)?;
+        fs::rename(&new, &link)?;
         Ok(kept)
     }
 
@@ -507,8 +512,12 @@ impl Worktree {
     }
 
     fn kept_link(&self, number: u32) -> PathBuf {
+        self.beside(&format!("-replaced-git-{number}"))
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
         let mut path = self.dir.clone().into_os_string();
-        path.push(format!("-replaced-git-{number}"));
+        path.push(ending);
         path.into()
     }
 

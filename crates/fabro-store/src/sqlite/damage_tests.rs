@@ -231,6 +231,33 @@ fn the_end_of_a_run_folds_the_log_into_the_database() {
 }
 
 #[test]
+fn a_run_does_not_end_in_files_that_were_truncated() {
+    let ends = |damage: &dyn Fn(&Dir)| {
+        let dir = Dir::new();
+        let store = dir.open();
+        fill(&store, run(1), 1..=3);
+        let lease = store.acquire(run(1)).unwrap();
+        fill(&store, run(2), 1..=3);
+        damage(&dir);
+        let body =
+            fabro_events::EventBody::RunCanceled { reason: "enough".into(), by_parent: None };
+        let end = [crate::conformance::event(run(1), 4, body)];
+        wait(store.append_leased(lease, run(1), 3, &Batch::of(&end)))
+    };
+    ends(&|_| {}).unwrap();
+    let empty = |file: &str| {
+        let file = file.to_owned();
+        move |dir: &Dir| drop(fs::File::create(dir.path().join(&file)).unwrap())
+    };
+    let folded = |dir: &Dir| {
+        dir.sql("PRAGMA wal_checkpoint(TRUNCATE)");
+        empty("fabro.db")(dir);
+    };
+    ends(&folded).unwrap_err();
+    ends(&empty("fabro.db-wal")).unwrap_err();
+}
+
+#[test]
 fn what_lists_show_is_computed_anew() {
     let dir = Dir::new();
     let store = dir.open();

@@ -133,6 +133,18 @@ impl Database {
         let is_root = lease.is_some_and(|lease| lease.run == run);
         if is_root && batch.ends_a_run() {
             self.fold();
+            self.check_end(run, batch.records.last().map_or(0, |last| last.seq))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the last record as another process would. `SQLite` keeps what it has read, so it does not
+    /// notice that the files it has open were truncated or overwritten.
+    fn check_end(&self, run: RunId, seq: u32) -> Result<(), StoreError> {
+        let read =
+            Self::open_read_only(&self.dir)?.read(run, u64::from(seq.saturating_sub(1)), 1)?;
+        if read.is_empty() {
+            return Err(StoreError::Replaced { path: self.path.clone() });
         }
         Ok(())
     }

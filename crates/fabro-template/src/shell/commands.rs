@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::lists::{self, MAX_DEPTH};
 use super::words::{Word, is_name, unclear};
 use super::{flow, interpreters};
+use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};
 
 /// What a command does with its words.
@@ -110,63 +111,6 @@ pub(super) fn is_declaration(name: &str) -> bool {
     ["declare", "export", "local", "readonly", "typeset"].contains(&name)
 }
 
-/// Variables that the shell evaluates when they are set or used, or that common programs run.
-pub(super) fn is_special_variable(name: &str) -> bool {
-    const NAMES: [&str; 50] = [
-        "BASHOPTS",
-        "BASHPID",
-        "BASH_ALIASES",
-        "BASH_ARGC",
-        "BASH_ARGV",
-        "BASH_CMDS",
-        "BASH_ENV",
-        "BROWSER",
-        "EDITOR",
-        "ENV",
-        "EPOCHSECONDS",
-        "EUID",
-        "FUNCNEST",
-        "GIT_ASKPASS",
-        "GIT_EDITOR",
-        "GIT_EXTERNAL_DIFF",
-        "GIT_PAGER",
-        "GIT_PROXY_COMMAND",
-        "GIT_SEQUENCE_EDITOR",
-        "GIT_SSH",
-        "GIT_SSH_COMMAND",
-        "HISTCMD",
-        "IFS",
-        "LESSCLOSE",
-        "LESSOPEN",
-        "LINENO",
-        "MAILCHECK",
-        "MAKEFLAGS",
-        "MANPAGER",
-        "NODE_OPTIONS",
-        "OPTIND",
-        "PAGER",
-        "PERL5DB",
-        "PERL5OPT",
-        "PPID",
-        "PROMPT_COMMAND",
-        "PS0",
-        "PS1",
-        "PS2",
-        "PS3",
-        "PS4",
-        "PYTHONSTARTUP",
-        "RANDOM",
-        "RUBYOPT",
-        "SECONDS",
-        "SHELLOPTS",
-        "SRANDOM",
-        "SSH_ASKPASS",
-        "UID",
-        "VISUAL",
-    ];
-    NAMES.contains(&name) || name.starts_with("LD_") || name.starts_with("BASH_FUNC")
-}
-
 /// What the command does with these words, of which the first is its name. `depth` counts the commands,
 /// scripts, brackets and quotes that it stands in.
 pub(super) fn judge(words: &[Word], depth: usize) -> Verdict {
@@ -231,7 +175,11 @@ fn evaluating(name: &str, words: &[Word], why: Misplaced, depth: usize) -> Verdi
         ..Verdict::refusing(all, why)
     };
     match name {
-        "." | "source" => verdict.evaluated.extend(words.get(1).and_then(flow::file)),
+        "." | "source" => {
+            verdict.evaluated.extend(words.get(1).and_then(flow::file));
+            // It may be `<(…)`.
+            verdict.evaluates_reads |= words.get(1).is_some_and(|word| word.may_split);
+        }
         "eval" | "trap" => {
             for text in words[1..].iter().filter_map(Word::fixed) {
                 let inner = lists::read_inner(text, depth + 1);
@@ -263,6 +211,22 @@ pub(super) fn name_of(word: &Word) -> Option<&str> {
     let name = word.text.rsplit('/').next().unwrap_or_default();
     let is_fixed = !name.is_empty() && !name.contains('\0');
     (is_fixed && (!word.has_pattern || word.text == "[")).then_some(name)
+}
+
+/// The command prints variables or functions with what they hold.
+pub(super) fn prints_state(words: &[Word]) -> bool {
+    let Some(name) = words.first().and_then(name_of) else { return false };
+    let has = |letters: &[char]| {
+        words[1..].iter().any(|word| is_option(word) && word.text.contains(letters))
+    };
+    match name {
+        "set" | "env" | "alias" => words.len() == 1,
+        "printenv" | "history" | "fc" | "type" => true,
+        "command" => has(&['V']),
+        "trap" => words.len() == 1 || has(&['p']),
+        name if is_declaration(name) => words.len() == 1 || has(&['p', 'f']),
+        _ => false,
+    }
 }
 
 fn test(name: &str, words: &[Word]) -> Verdict {
@@ -342,7 +306,7 @@ fn declaration(words: &[Word]) -> Verdict {
     for (at, word) in words.iter().enumerate().skip(1) {
         let written = word.text.split(['=', '[', '+']).next().unwrap_or_default();
         let name = Some(written).filter(|name| is_name(name)).map(str::to_owned);
-        let is_assignment = word.assigns.as_deref().is_some_and(|name| !is_special_variable(name));
+        let is_assignment = word.assigns.as_deref().is_some_and(|name| !is_code_variable(name));
         let sets_attributes = attributes.evaluates || attributes.is_array;
         if word.has_values() && (!is_assignment || sets_attributes) {
             verdict.refused.push((at..at + 1, DECLARATION));

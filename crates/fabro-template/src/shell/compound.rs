@@ -98,6 +98,7 @@ impl Scanner<'_> {
             let word = self.some_word(Syntax::Argument)?;
             self.accept(&word);
             let leads = leads(&word);
+            self.names_file(name, &word, None);
             if let Some(flow) = self.flows(&word, name) {
                 flow.leads = leads;
             }
@@ -172,6 +173,8 @@ impl Scanner<'_> {
                 self.evaluate(word.span.clone());
             } else {
                 self.accept(word);
+                // What `=~` matched is kept in an array.
+                self.flows(word, "BASH_REMATCH");
             }
         }
     }

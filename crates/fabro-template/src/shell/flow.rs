@@ -1,5 +1,6 @@
-//! Which variables, arguments and files hold values, and what becomes of them.
+//! Which variables, arguments, files and outputs of functions hold values, and what becomes of them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -9,6 +10,22 @@ use crate::misplaced::{Advice, Misplaced};
 
 /// The name under which the arguments of the script and of its functions are known: `$1`, `$@`.
 pub(super) const ARGUMENTS: &str = "@";
+
+/// The name under which all variables and functions are known together, as `declare -p` prints them.
+const STATE: &str = "state";
+
+/// Something in the text that a command uses, and that may hold values.
+#[derive(Clone, Debug)]
+pub(super) enum Read {
+    /// A variable or an argument.
+    Variable(Range<usize>),
+    /// A file, by a word that may name one.
+    File(Range<usize>),
+    /// What a command of this name prints, which may be a function.
+    Output(Range<usize>),
+    /// All variables and functions.
+    State,
+}
 
 /// Values and variables that become part of a variable, of the arguments or of a file.
 #[derive(Default)]
@@ -37,21 +54,40 @@ pub(super) struct Sinks {
     pub(super) commands: BTreeSet<String>,
 }
 
-/// A file, as a target of flows; `None` when its name is not fixed.
+/// The file that a word names, as a target of flows; `None` when it names none.
 pub(super) fn file(word: &Word) -> Option<String> {
-    let name = word.fixed()?.trim_start_matches("./");
+    let name = match &word.file {
+        Some(name) => name,
+        None => word.assigned().rsplit('/').next().unwrap_or_default(),
+    };
     (!name.is_empty()).then(|| format!("file {name}"))
+}
+
+/// The file that the source of a word names: the last part of its path, for the script may change its
+/// directory. `$NAME` is a name of its own.
+pub(super) fn file_in(source: &str) -> Cow<'_, str> {
+    let name = source.rsplit(['/', '=']).next().unwrap_or_default();
+    let is_sign = |c: char| matches!(c, '"' | '\'' | '{' | '}' | '\\');
+    let name: Cow<'_, str> =
+        if name.contains(is_sign) { name.replace(is_sign, "").into() } else { name.into() };
+    let is_argument = |rest: &str| rest.len() == 1 && is_positional(rest);
+    match &*name {
+        "stdin" => "0".into(),
+        rest if rest.strip_prefix('$').is_some_and(is_argument) => "$@".into(),
+        _ => name,
+    }
+}
+
+fn is_positional(rest: &str) -> bool {
+    rest.starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
 }
 
 /// Every name in a text that may be that of a variable, and the arguments when it reads them.
 pub(super) fn names(text: &str) -> BTreeSet<String> {
-    let is_positional = |rest: &str| {
-        rest.trim_start_matches('{').starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
-    };
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let mut names: BTreeSet<String> =
         words.filter(|name| is_name(name)).map(str::to_owned).collect();
-    if text.split('$').skip(1).any(is_positional) {
+    if text.split('$').skip(1).any(|rest| is_positional(rest.trim_start_matches('{'))) {
         names.insert(ARGUMENTS.to_owned());
     }
     names
@@ -59,7 +95,11 @@ pub(super) fn names(text: &str) -> BTreeSet<String> {
 
 /// How a target is named in messages.
 fn place(to: &str, command: Option<&str>, what: &str) -> String {
+    if let Some(name) = to.strip_prefix("output ") {
+        return format!("in the function `{name}`, whose output the script {what}");
+    }
     match (to.strip_prefix("file "), command) {
+        (Some("0"), _) => "in the input of a command that runs it".to_owned(),
         (Some(name), _) => format!("in the file `{name}`, which the script runs"),
         (None, Some(command)) => {
             format!("in the arguments of `{command}`, for the script {what} `$1` and the like")
@@ -72,18 +112,73 @@ fn place(to: &str, command: Option<&str>, what: &str) -> String {
 }
 
 impl Scanner<'_> {
-    /// The name of a variable that is read.
-    pub(super) fn read_name(&self, at: usize) -> &str {
-        let name = &self.text[self.reads[at].clone()];
-        let is_argument = name.starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c));
-        if is_argument { ARGUMENTS } else { name }
+    /// The name of what is read, as a target of flows.
+    pub(super) fn read_name(&self, at: usize) -> String {
+        match &self.reads[at] {
+            Read::Variable(span) => {
+                let name = &self.text[span.clone()];
+                if is_positional(name) { ARGUMENTS.to_owned() } else { name.to_owned() }
+            }
+            Read::File(span) => format!("file {}", file_in(&self.text[span.clone()])),
+            Read::Output(span) => format!("output {}", &self.text[span.clone()]),
+            Read::State => STATE.to_owned(),
+        }
+    }
+
+    /// The variable may hold the name of the file that this word names.
+    pub(super) fn names_file(&mut self, variable: &str, word: &Word, command: Option<&str>) {
+        let Some(file) = file(word) else { return };
+        let variable = format!("file ${variable}");
+        if file == variable {
+            return;
+        }
+        for (from, to) in [(&file, &variable), (&variable, &file)] {
+            self.assigned.push(Flow {
+                name: Some(from.clone()),
+                to: to.clone(),
+                leads: true,
+                command: command.map(str::to_owned),
+                ..Flow::default()
+            });
+        }
+    }
+
+    /// Everything that came since these places becomes part of this.
+    pub(super) fn flow_since(&mut self, (value, heredoc, read): (usize, usize, usize), to: &str) {
+        self.assigned.push(Flow {
+            values: value..self.next,
+            heredocs: heredoc..self.heredocs.len(),
+            reads: read..self.reads.len(),
+            to: to.to_owned(),
+            leads: true,
+            ..Flow::default()
+        });
+    }
+
+    /// What a flow takes from elsewhere.
+    fn sources(&self, flow: &Flow) -> Vec<String> {
+        let documents = &self.heredocs[flow.heredocs.clone()];
+        let inside = documents.iter().flat_map(|document| document.reads.clone());
+        flow.reads
+            .clone()
+            .chain(inside)
+            .map(|at| self.read_name(at))
+            .chain(flow.name.clone())
+            .collect()
     }
 
     /// The variables in these reads are evaluated.
     pub(super) fn evaluate_reads(&mut self, reads: Range<usize>) {
         for at in reads {
-            let name = self.read_name(at).to_owned();
+            let name = self.read_name(at);
             self.sinks.evaluated.insert(name);
+        }
+    }
+
+    /// The variables in these here-documents are evaluated.
+    pub(super) fn evaluate_documents(&mut self, heredocs: Range<usize>) {
+        for at in heredocs {
+            self.evaluate_reads(self.heredocs[at].reads.clone());
         }
     }
 
@@ -122,14 +217,19 @@ impl Scanner<'_> {
             self.sinks.evaluated.iter().map(|name| (name.clone(), true)).collect();
         open.extend(self.sinks.commands.iter().map(|name| (name.clone(), false)));
         while let Some((to, evaluates)) = open.pop() {
+            if evaluates && to == STATE {
+                let kept = by_target.keys().filter(|to| !to.starts_with("file "));
+                let kept = kept.filter(|to| !self.sinks.evaluated.contains(**to));
+                let kept: Vec<String> = kept.map(|to| (*to).to_owned()).collect();
+                self.sinks.evaluated.extend(kept.iter().cloned());
+                open.extend(kept.into_iter().map(|to| (to, true)));
+            }
             for &at in by_target.get(&*to).into_iter().flatten() {
                 let flow = &flows[at];
                 if !evaluates && !flow.leads {
                     continue;
                 }
-                let reads = flow.reads.clone().map(|at| self.read_name(at).to_owned());
-                let names: Vec<String> = reads.chain(flow.name.clone()).collect();
-                for name in names {
+                for name in self.sources(flow) {
                     let sinks = &mut self.sinks;
                     let set = if evaluates { &mut sinks.evaluated } else { &mut sinks.commands };
                     if set.insert(name.clone()) {
@@ -145,7 +245,7 @@ impl Scanner<'_> {
             if let Some(unclear) = unclear.filter(|_| command.is_none()) {
                 self.refuse(flow.values.clone(), unclear);
             } else if is_evaluated {
-                let is_file = flow.to.starts_with("file ");
+                let is_file = flow.to.contains(' ');
                 let advice = if is_file { Advice::InnerScript } else { Advice::Number };
                 let why = Misplaced::of(place(&flow.to, command, "evaluates"), advice);
                 self.refuse_all(flow.values.clone(), flow.heredocs.clone(), &why);
@@ -163,7 +263,7 @@ impl Scanner<'_> {
 
     fn is_attributed(&self, flow: &Flow) -> bool {
         flow.command.is_none()
-            && !flow.to.starts_with("file ")
+            && !flow.to.contains(' ')
             && (self.is_any_attributed
                 || self.attributed.contains(&flow.to)
                 || flow.by_declaration && self.arrays.contains(&flow.to))

@@ -3,6 +3,7 @@
 use super::commands::{Verdict, is_option, name_of};
 use super::words::Word;
 use super::{flow, lists};
+use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};
 
 /// How a program finds its code.
@@ -464,7 +465,7 @@ fn wrapper(
             at += 1 + usize::from(letters.ends_with(|c| with_argument.contains(c)));
         } else if takes_assignments && word.assigns.is_some() {
             let assigned = word.assigns.as_deref().unwrap_or_default();
-            if super::commands::is_special_variable(assigned) {
+            if is_code_variable(assigned) {
                 refused.push((at..at + 1, script_of(name)));
             }
             at += 1;
@@ -501,7 +502,10 @@ fn wrapper(
 fn make(name: &str, words: &[Word], depth: usize) -> Verdict {
     let is_input = |word: &Word| word.text == "-" || word.text.starts_with("/dev/");
     let runs_input = words[1..].iter().any(is_input).then(|| name.to_owned());
-    let inner = other(name, words, depth);
+    let mut inner = other(name, words, depth);
+    let files = ["makefile", "Makefile", "GNUmakefile"].map(|file| format!("file {file}"));
+    inner.evaluated.extend(files);
+    inner.evaluated.extend(words[1..].iter().filter_map(flow::file));
     Verdict { runs_input: runs_input.or(inner.runs_input), ..inner }
 }
 

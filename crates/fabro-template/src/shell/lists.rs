@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::flow::{self, Flow, Sinks};
+use super::flow::{self, Flow, Read, Sinks};
 use super::words::{Syntax, Word, unclear};
 use super::{HeredocEnd, Place, Reading, VALUE};
 use crate::misplaced::{Advice, Misplaced};
@@ -47,6 +47,8 @@ pub(super) struct Heredoc {
     pub(super) expands: bool,
     pub(super) is_accepted: bool,
     pub(super) refused: Option<Misplaced>,
+    /// What is expanded in it, in [`Scanner::reads`].
+    pub(super) reads: Range<usize>,
 }
 
 pub(super) struct Scanner<'t> {
@@ -59,8 +61,12 @@ pub(super) struct Scanner<'t> {
     pub(super) heredocs: Vec<Heredoc>,
     /// Here-documents whose text begins after the next line end.
     pub(super) pending: VecDeque<usize>,
-    /// The names of variables that are expanded.
-    pub(super) reads: Vec<Range<usize>>,
+    /// The variables that are expanded, and what else commands use.
+    pub(super) reads: Vec<Read>,
+    /// `$_` is read: the last word of the command before.
+    pub(super) reads_last_word: bool,
+    /// The files that `exec` made the output of what follows.
+    pub(super) redirected: Vec<String>,
     pub(super) slots: Vec<Slot>,
     /// Values before this one are decided.
     decided: usize,
@@ -96,6 +102,8 @@ pub(super) fn read_inner(text: &str, depth: usize) -> Reading {
         heredocs: Vec::new(),
         pending: VecDeque::new(),
         reads: Vec::new(),
+        reads_last_word: reads_last_word(text),
+        redirected: Vec::new(),
         slots: vec![Slot::default(); values],
         decided: 0,
         sinks: Sinks::default(),
@@ -110,6 +118,14 @@ pub(super) fn read_inner(text: &str, depth: usize) -> Reading {
     };
     let unclear = scanner.list(End::Text).err();
     scanner.finish(unclear.as_ref())
+}
+
+/// `$_`, or `_` alone where a name may stand.
+fn reads_last_word(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_name = |at: Option<&u8>| at.is_some_and(|it| it.is_ascii_alphanumeric() || *it == b'_');
+    memchr::memchr_iter(b'_', bytes)
+        .any(|at| !is_name(bytes.get(at + 1)) && !is_name(at.checked_sub(1).map(|at| &bytes[at])))
 }
 
 /// Values and variables that a command reads from its input.
@@ -141,6 +157,17 @@ impl Scanner<'_> {
         let reads_evaluated =
             self.input_names.iter().any(|name| self.sinks.evaluated.contains(name));
         let runs_input = reads_evaluated || !self.input_runners.is_empty();
+        if runs_input {
+            self.sinks.evaluated.insert("file 0".to_owned());
+        }
+        for file in std::mem::take(&mut self.redirected) {
+            self.flow_since((0, 0, 0), &file);
+        }
+        for at in 0..self.heredocs.len() {
+            if self.heredocs[at].refused.is_some() {
+                self.evaluate_documents(at..at + 1);
+            }
+        }
         self.follow_flows(unclear);
         let unknown = Misplaced::new("in this place", Advice::Variable);
         let heredocs = &self.heredocs;
@@ -382,6 +409,7 @@ impl Scanner<'_> {
                 let why = Misplaced::of(place, Advice::InnerScript);
                 self.refuse_all(unit.values.clone(), unit.heredocs.clone(), &why);
                 self.evaluate_reads(unit.reads.clone());
+                self.evaluate_documents(unit.heredocs.clone());
             }
             reader = reader.or(unit.runs_input.clone());
         }
@@ -416,9 +444,7 @@ impl Scanner<'_> {
     }
 
     pub(super) fn command(&mut self) -> Scan<Unit> {
-        let start = self.next;
-        let documents = self.heredocs.len();
-        let reads = self.reads.len();
+        let from = (self.next, self.heredocs.len(), self.reads.len());
         let names = self.input_names.len();
         let runners = self.input_runners.len();
         let reserved = self.reserved();
@@ -434,22 +460,22 @@ impl Scanner<'_> {
                     self.at += 1;
                     self.depth -= 1;
                 }
-                self.redirections(names, runners)?
+                self.redirections(from, names, runners)?
             }
             (_, Some(word)) => {
                 self.at += word.len();
                 self.deeper()?;
                 self.compound(word)?;
                 self.depth -= 1;
-                self.redirections(names, runners)?
+                self.redirections(from, names, runners)?
             }
             _ => self.simple()?,
         };
         self.input_runners.truncate(runners);
         Ok(Unit {
-            values: start..self.next,
-            heredocs: documents..self.heredocs.len(),
-            reads: reads..self.reads.len(),
+            values: from.0..self.next,
+            heredocs: from.1..self.heredocs.len(),
+            reads: from.2..self.reads.len(),
             input_names: names..self.input_names.len(),
             runs_input,
         })

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::commands::{self, Verdict};
-use super::flow::{self, ARGUMENTS, Flow};
+use super::flow::{self, ARGUMENTS, Flow, Read};
 use super::lists::{Heredoc, Input, LOOP_NAME, RESERVED, Scan, Scanner};
 use super::words::{ARITHMETIC, Syntax, Word, is_name, unclear, unclosed};
 use super::{HeredocEnd, Place, VALUE};
+use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};
 
 const HEREDOC: Misplaced =
@@ -30,6 +31,8 @@ struct Command {
     inputs: Vec<Word>,
     /// The files that are written.
     outputs: Vec<String>,
+    /// The descriptors of [`Self::inputs`].
+    descriptors: Vec<String>,
     /// It has an input of its own.
     has_stdin: bool,
     /// A redirection gives it a text that is made here: `<<<`, `<<`, `<(…)`.
@@ -44,6 +47,7 @@ impl Scanner<'_> {
     /// A simple command, or the definition of a function.
     pub(super) fn simple(&mut self) -> Scan<Option<String>> {
         let runners = self.input_runners.len();
+        let from = (self.next, self.heredocs.len(), self.reads.len());
         let mut command = Command::default();
         loop {
             self.whitespace()?;
@@ -62,7 +66,46 @@ impl Scanner<'_> {
                 _ => self.next_word(&mut command)?,
             }
         }
+        self.uses(&command);
+        for file in &command.outputs {
+            self.flow_since(from, file);
+        }
+        self.copies(&command, from);
         self.decide(command, runners)
+    }
+
+    /// The files that its words may name, and the function that it may be.
+    fn uses(&mut self, command: &Command) {
+        if let Some(first) = command.words.first().filter(|word| word.fixed().is_some()) {
+            self.reads.push(Read::Output(first.span.clone()));
+        }
+        for word in command.words.iter().skip(1).filter(|word| !commands::is_option(word)) {
+            self.reads.push(Read::File(word.span.clone()));
+        }
+        for word in &command.inputs {
+            self.reads.push(Read::File(word.span.clone()));
+        }
+        if commands::prints_state(&command.words) {
+            self.reads.push(Read::State);
+        }
+    }
+
+    /// A program that writes what its files or its input hold to another file.
+    fn copies(&mut self, command: &Command, from: (usize, usize, usize)) {
+        const TO_LAST: [&str; 6] = ["cp", "install", "ln", "mv", "rsync", "scp"];
+        let Some(name) = command.words.first().and_then(commands::name_of) else { return };
+        let words = command.words.iter().skip(1);
+        if TO_LAST.contains(&name)
+            && let Some(file) = words.clone().next_back().and_then(flow::file)
+        {
+            self.flow_since(from, &file);
+        } else if name == "dd" {
+            let is_output = |word: &&Word| word.assigns.as_deref() == Some("of");
+            for file in words.filter(is_output).filter_map(flow::file) {
+                self.flow_since(from, &file);
+                self.input_names.push(file);
+            }
+        }
     }
 
     /// The body of a function: what it does with its input, those that call it do.
@@ -70,7 +113,9 @@ impl Scanner<'_> {
         let names = self.input_names.len();
         self.functions.insert(name.clone());
         self.whitespace_and_lines()?;
+        let from = (self.next, self.heredocs.len(), self.reads.len());
         let body = self.command()?;
+        self.flow_since(from, &format!("output {name}"));
         let names: BTreeSet<String> = self.input_names.drain(names..).collect();
         if body.runs_input.is_some() || !names.is_empty() {
             self.readers.insert(name, (body.runs_input, names));
@@ -169,11 +214,12 @@ impl Scanner<'_> {
 
     fn decide_assignment(&mut self, word: &Word) {
         let name = word.assigns.as_deref().unwrap_or_default();
-        if commands::is_special_variable(name) {
+        if is_code_variable(name) {
             self.refuse_all(word.values.clone(), word.heredocs.clone(), &SPECIAL);
         } else {
             self.accept(word);
             let leads = commands::leads(word);
+            self.names_file(name, word, None);
             if let Some(flow) = self.flows(word, name) {
                 flow.leads = leads;
             }
@@ -217,8 +263,25 @@ impl Scanner<'_> {
         let names = self.input_names.len();
         self.input_names.extend(function_names);
         self.names_of_input(&name, &command.words);
+        self.input_names.extend(command.outputs.iter().cloned());
+        if self.reads_last_word
+            && let Some(last) = command.words.last()
+        {
+            self.flows(last, "_");
+        }
         self.decide_inputs(&command, runs_input.as_deref(), names);
         if name == "exec" && command.words.len() == 1 {
+            self.redirected.extend(command.outputs.iter().cloned());
+            for (word, descriptor) in command.inputs.iter().zip(&command.descriptors) {
+                self.assigned.push(Flow {
+                    name: flow::file(word),
+                    to: format!("file {descriptor}"),
+                    values: word.values.clone(),
+                    reads: word.reads.clone(),
+                    leads: true,
+                    ..Flow::default()
+                });
+            }
             if sink {
                 return Err(unclear("after `exec` with `>(…)`, which runs what it reads"));
             }
@@ -243,11 +306,12 @@ impl Scanner<'_> {
         let words = &command.words;
         if verdict.names.contains(&index) {
             for at in word.reads.clone() {
-                let name = self.read_name(at).to_owned();
+                let name = self.read_name(at);
                 self.sinks.commands.insert(name);
             }
         }
-        if index == 0 && word.text.contains('/') {
+        let is_path = word.text.contains('/') || word.file.as_deref().is_some_and(|it| it != "$@");
+        if index == 0 && is_path {
             self.sinks.evaluated.extend(flow::file(word));
         }
         let reason = verdict.refused.iter().find(|(range, _)| range.contains(&index));
@@ -269,6 +333,7 @@ impl Scanner<'_> {
         }
         if let Some(name) = &word.assigns {
             let leads = commands::leads(word);
+            self.names_file(name, word, None);
             if let Some(flow) = self.flows(word, name) {
                 flow.by_declaration = verdict.declares;
                 flow.leads = leads;
@@ -276,6 +341,7 @@ impl Scanner<'_> {
         }
         if let Some(name) = words[0].fixed() {
             let leads = word.has_values() && decides_what_runs(words, index, self.depth);
+            self.names_file(ARGUMENTS, word, Some(name));
             if let Some(flow) = self.flows(word, ARGUMENTS) {
                 flow.name = None;
                 flow.command = Some(name.to_owned());
@@ -291,10 +357,20 @@ impl Scanner<'_> {
             "mapfile" | "read" | "readarray" => {
                 self.input_names.push("REPLY".to_owned());
                 self.input_names.push("MAPFILE".to_owned());
+                if name != "read" && words.iter().any(|word| word.text.starts_with("-C")) {
+                    // A function gets each line as an argument.
+                    self.input_names.push(ARGUMENTS.to_owned());
+                }
                 let names = texts.filter(|word| is_name(&word.text)).map(|word| word.text.clone());
                 self.input_names.extend(names);
             }
-            "tee" => self.input_names.extend(texts.filter_map(flow::file)),
+            "getopts" => self.assigned.push(Flow {
+                name: Some(ARGUMENTS.to_owned()),
+                to: "OPTARG".to_owned(),
+                leads: true,
+                ..Flow::default()
+            }),
+            "tee" | "sponge" => self.input_names.extend(texts.filter_map(flow::file)),
             _ => {}
         }
     }
@@ -310,6 +386,7 @@ impl Scanner<'_> {
                 Some(why) => {
                     self.refuse_all(word.values.clone(), word.heredocs.clone(), why);
                     self.evaluate_reads(word.reads.clone());
+                    self.sinks.evaluated.extend(flow::file(word));
                 }
                 None => self.accept(word),
             }
@@ -344,7 +421,10 @@ impl Scanner<'_> {
     /// A word that is evaluated: so are the variables in it.
     fn note_evaluated(&mut self, word: &Word, why: &Misplaced) {
         match why.advice {
-            Advice::Number => self.evaluate(word.span.clone()),
+            Advice::Number => {
+                self.evaluate(word.span.clone());
+                self.evaluate_reads(word.reads.clone());
+            }
             Advice::InnerScript => self.evaluate_reads(word.reads.clone()),
             _ => {}
         }
@@ -353,7 +433,12 @@ impl Scanner<'_> {
     /// Redirections after a compound command.
     /// What it read and ran inside, from these places of [`Scanner::input_names`] and
     /// [`Scanner::input_runners`] on, it reads of them.
-    pub(super) fn redirections(&mut self, names: usize, runners: usize) -> Scan<Option<String>> {
+    pub(super) fn redirections(
+        &mut self,
+        from: (usize, usize, usize),
+        names: usize,
+        runners: usize,
+    ) -> Scan<Option<String>> {
         let mut command = Command::default();
         loop {
             self.whitespace()?;
@@ -376,6 +461,10 @@ impl Scanner<'_> {
             return Err(unclear("after `>(…)` with a program that runs what it reads"));
         }
         let runs_input = self.input_runners.get(runners).cloned();
+        for file in &command.outputs {
+            self.flow_since(from, file);
+        }
+        self.input_names.extend(command.outputs.iter().cloned());
         self.decide_inputs(&command, runs_input.as_deref(), names);
         if command.has_stdin {
             self.input_names.truncate(names);
@@ -387,6 +476,7 @@ impl Scanner<'_> {
         const SIGNS: [&str; 10] = ["<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">&", ">|", ">"];
         let sign = SIGNS.into_iter().find(|sign| self.is(sign)).unwrap_or_default();
         let descriptor = self.at.checked_sub(1).map(|at| self.bytes[at]);
+        let name = self.descriptor();
         self.at += sign.len();
         self.whitespace()?;
         let word = self.some_word(Syntax::Argument)?;
@@ -398,11 +488,13 @@ impl Scanner<'_> {
             self.refuse(word.values.clone(), &DUPLICATED);
             self.evaluate_reads(word.reads.clone());
         }
-        if matches!(sign, ">" | ">>" | ">|") {
+        let is_descriptor = word.text == "-" || word.text.bytes().all(|it| it.is_ascii_digit());
+        if matches!(sign, ">" | ">>" | ">|" | "<>") || sign == ">&" && !is_descriptor {
             command.outputs.extend(flow::file(&word));
         }
         if !matches!(sign, "<<" | "<<-") {
             command.inputs.push(word);
+            command.descriptors.push(name);
             return Ok(());
         }
         if word.has_values() {
@@ -421,8 +513,21 @@ impl Scanner<'_> {
             expands: !is_quoted,
             is_accepted: false,
             refused: None,
+            reads: 0..0,
         });
         Ok(())
+    }
+
+    /// The descriptor that stands before the redirection here; 0 without one.
+    fn descriptor(&self) -> String {
+        let before = &self.text[..self.at];
+        let digits = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        let named = before.strip_suffix('}').and_then(|it| it.rsplit('{').next());
+        match named.filter(|name| is_name(name)) {
+            Some(name) => format!("${name}"),
+            None if digits.len() < before.len() => before[digits.len()..].to_owned(),
+            None => "0".to_owned(),
+        }
     }
 
     pub(super) fn line_end(&mut self) -> Scan<()> {
@@ -437,6 +542,7 @@ impl Scanner<'_> {
     fn document(&mut self, heredoc: usize) -> Scan<()> {
         let HeredocEnd { word, tabs } = self.heredocs[heredoc].end.clone();
         let expands = self.heredocs[heredoc].expands;
+        let from = (self.at, self.reads.len());
         loop {
             if self.at >= self.text.len() {
                 return Err(unclosed("<<"));
@@ -450,6 +556,10 @@ impl Scanner<'_> {
             self.next = values.end;
             self.at = after;
             if bare == word {
+                if expands && self.text[from.0..self.at].contains(['$', '`']) {
+                    self.uses_any(from.0..self.at);
+                    self.heredocs[heredoc].reads = from.1..self.reads.len();
+                }
                 return Ok(());
             }
             let fixed = bare.split(VALUE).next().unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Place;
+use super::flow::{self, Read};
 use super::lists::{End, Scan, Scanner};
 use crate::misplaced::{Advice, Misplaced};
 
@@ -36,6 +37,8 @@ pub(super) struct Word {
     pub(super) reads: Range<usize>,
     /// Nothing in it is quoted or expanded.
     pub(super) is_plain: bool,
+    /// The last part of the path that it is, when it is not fixed.
+    pub(super) file: Option<String>,
     /// Unquoted patterns or braces may make other words of it.
     pub(super) has_pattern: bool,
     /// It is `NAME=…`, `NAME+=…` or `NAME[…]=…`.
@@ -118,6 +121,9 @@ impl Scanner<'_> {
             }
         }
         word.span = start.0..self.at;
+        if word.text.contains('\0') {
+            word.file = Some(flow::file_in(&self.text[word.span.clone()]).into_owned());
+        }
         word.values = start.1..self.next;
         word.heredocs = start.2..self.heredocs.len();
         word.reads = start.3..self.reads.len();
@@ -334,11 +340,11 @@ impl Scanner<'_> {
             Some(first) if first.is_ascii_alphabetic() || first == b'_' => {
                 let from = self.at;
                 self.at += self.name_length(from);
-                self.reads.push(from..self.at);
+                self.reads.push(Read::Variable(from..self.at));
             }
             Some(first) if first.is_ascii_digit() || b"@*#?-$!".contains(&first) => {
                 if first.is_ascii_digit() || b"@*".contains(&first) {
-                    self.reads.push(self.at..self.at + 1);
+                    self.reads.push(Read::Variable(self.at..self.at + 1));
                 }
                 self.at += 1;
             }
@@ -362,7 +368,7 @@ impl Scanner<'_> {
         let is_list = matches!(self.bytes.get(from), Some(b'@' | b'*'));
         let length = self.name_length(from).max(usize::from(is_list));
         if length > 0 {
-            self.reads.push(from..from + length);
+            self.reads.push(Read::Variable(from..from + length));
         }
         let mut ignored = Word::default();
         loop {
@@ -514,6 +520,7 @@ impl Scanner<'_> {
     fn backticks(&mut self) -> Scan<()> {
         let start = self.next;
         self.at += 1;
+        let from = self.at;
         loop {
             match self.peek() {
                 None => return Err(unclosed("`")),
@@ -525,9 +532,29 @@ impl Scanner<'_> {
                 Some(_) => self.skip(),
             }
         }
+        self.uses_any(from..self.at);
         self.at += 1;
         self.refuse(start..self.next, &BACKTICKS);
         Ok(())
+    }
+
+    /// Text that is not followed: each word in it may be a variable, a file or a function.
+    pub(super) fn uses_any(&mut self, part: Range<usize>) {
+        let is_part = |c: char| c.is_alphanumeric() || "_.-".contains(c);
+        let text = &self.text[part.clone()];
+        let mut from = 0;
+        for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+            if is_part(c) {
+                continue;
+            }
+            let span = part.start + from..part.start + at;
+            if !span.is_empty() {
+                self.reads.push(Read::Variable(span.clone()));
+                self.reads.push(Read::File(span.clone()));
+                self.reads.push(Read::Output(span));
+            }
+            from = at + c.len_utf8();
+        }
     }
 
     /// Commands up to and with their `)`.

@@ -146,6 +146,84 @@ fn files_that_are_run_hold_no_values() {
             "printf '%s\\n' @ > f.py; python3 ./f.py",
             "x=@; echo \"$x\" > f.js; node f.js",
             "echo @ | tee f.sh; bash f.sh",
+            "echo @ | tee f.sh | wc; cd x; bash \"$OLDPWD/f.sh\"",
+            "F=f.sh; echo @ > $F; sh $F",
+            "F=$(mktemp); echo @ > \"$F\"; . \"${F}\"",
+            "F=d/f.sh; echo @ > d/f.sh; bash \"$F\"",
+            "run() { sh \"$1\"; }; echo @ > f.sh; run f.sh",
+            "echo @ > f.sh; for f in a.sh f.sh; do sh $f; done",
+            "exec 3> f.sh; echo @ >&3; sh f.sh",
+            "exec {fd}> f.sh; echo @ >&$fd; sh f.sh",
+            "exec > f.sh; echo @; sh f.sh",
+            "{ echo @; } > f.sh; sh f.sh",
+            "( echo @ ) > f.sh; sh f.sh",
+            "for i in @; do echo \"$i\"; done > f.sh; sh f.sh",
+            "f() { echo @; }; f > f.sh; sh f.sh",
+            "echo @ > g; cp g f.sh; sh f.sh",
+            "echo @ > g; install -m 755 g f.sh; ./f.sh",
+            "echo @ > g; sed s/a/b/ g > f.sh; sh f.sh",
+            "echo @ | dd of=f.sh; sh f.sh",
+            "echo @ | cat > f.sh; sh f.sh",
+            "echo @ 1<> f.sh; sh f.sh",
+            "echo @ >& f.sh; sh f.sh",
+            "x=@; cat > f.sh <<EOF\n$x\nEOF\nsh f.sh",
+            "printf 'all:\\n\\t%s\\n' @ > Makefile; make all",
+        ],
+        true,
+    );
+}
+
+#[test]
+fn files_whose_content_is_run_hold_no_values() {
+    check(
+        &[
+            "echo @ > g; cat g | sh",
+            "echo @ > g; sh < g",
+            "echo @ > g; eval \"$(cat g)\"",
+            "echo @ > g; bash -c \"$(< g)\"",
+            "echo @ > g; exec < g; sh",
+            "echo @ > g; exec 3< g; sh <&3",
+            "mkfifo p; sh < p & echo @ > p",
+        ],
+        true,
+    );
+}
+
+#[test]
+fn output_that_is_run_holds_no_values() {
+    check(
+        &[
+            "f() { echo @; }; f | bash",
+            "g() { f | bash; }; f() { echo @; }; g",
+            "f() { echo @; }; eval \"$(f)\"",
+            "f() { echo @; }; . <(f)",
+            "f() { echo @; }; a=($(f)); \"${a[@]}\"",
+            "f() { echo @; }; $(f)",
+            "f() { echo @; }; x=$(f); echo $((x))",
+            "f() { echo @; }; x=`f`; eval \"$x\"",
+            "f() { g; }; g() { echo @; }; f | python3 -",
+            "f() { echo @; }; declare -f f | sh",
+            "x=@; declare -p x | sh",
+            "x=@; set | sh",
+            "export x=@; env | sh",
+            "x=@; y=$(declare -p); eval \"$y\"",
+            "x=@; bash <<EOF\n$x\nEOF",
+            "x=@; y=`echo $x`; eval \"$y\"",
+        ],
+        true,
+    );
+}
+
+#[test]
+fn variables_that_the_shell_sets_are_followed() {
+    check(
+        &[
+            ": @; echo $((_))",
+            "echo @; eval \"$_\"",
+            "echo @; $_",
+            "[[ @ =~ (.*) ]]; eval \"${BASH_REMATCH[1]}\"",
+            "set -- @; while getopts a: o; do eval \"$OPTARG\"; done",
+            "f() { eval \"$2\"; }; mapfile -t -C f -c 1 a <<< @",
         ],
         true,
     );
@@ -164,6 +242,8 @@ fn options_and_variables_of_programs_that_are_code_are_no_values() {
             "GIT_SSH_COMMAND=@ git fetch",
             "PERL5OPT=@ perl x.pl",
             "export PAGER=@",
+            "PYTHONPATH=@ python3 -c 'import x'",
+            "env GIT_CONFIG_COUNT=1 GIT_CONFIG_VALUE_0=@ git log",
         ],
         true,
     );
@@ -201,6 +281,14 @@ fn values_that_only_pass_through_are_accepted() {
             "docker build -t @ . && docker run --rm -i img sh < script.sh",
             "{ echo \"# @\"; cat body.md; } > README.md",
             "if ! out=$(tool @ 2>&1); then echo \"$out\" >&2; exit 1; fi",
+            "echo @ > out.txt; sh build.sh; f() { echo @; }; f > log.txt; make",
+            "OUT=\"$DIR/a.txt\"; echo @ > \"$OUT\"; bash \"$DIR/b.sh\"",
+            "x=@; curl -s http://h | sh; exec 2>&1; echo \"$x\"; bash x.sh",
+            "exec 3>log.txt; echo @ >&3; sh x.sh; F=$(mktemp); echo @ > \"$F\"; python3 tool.py \"$F\"",
+            "for f in *.sh; do bash \"$f\"; done; echo @ > note.txt; declare -p | grep x",
+            "_t=@; echo \"$_t\"; echo $((n_ + 1)); cp template.sh run.sh; sh run.sh; echo @ > data.json",
+            "retry() { \"$@\"; }; echo @ > body.json; retry jq . body.json",
+            "case @ in a) sh a.sh;; *) sh b.sh;; esac; out=$(cat result.json); n=$((out + 1))",
             "select_env() { case $1 in prod) echo p;; *) echo \"$1\";; esac; }; select_env @",
         ],
         false,
@@ -236,6 +324,19 @@ fn code_of_python_is_found_however_it_is_called() {
         "subprocess.run(['bash', '-ec', 'ls ' + '@'])",
         "subprocess.run(['sh', '-c', 'ls {}'.format('@')])",
         "os.execlp('sh', 'sh', '-c', '@')",
+        "x = '@'; os.system(x)",
+        "x = '@'\ny = x + ' a'\nsubprocess.run(y, shell=True)",
+        "x: str = f'ls {1} @'\nos.popen(x)",
+        "a = []\na.append('@')\nos.system(' '.join(a))",
+        "def run(c):\n    os.system(c)\nrun('@')",
+        "def name():\n    return '@'\nos.system(f'ls {name()}')",
+        "for c in ['a', '@']:\n    subprocess.call(c, shell=True)",
+        "cmd = {'a': '@'}; exec(cmd['a'])",
+        "run = os.system; x = '@'; run(x)",
+        "if (x := '@'): eval(x)",
+        "x = '@'; getattr(os, 'system')(x)",
+        "x = '@'; subprocess.run(['bash', '-c', x])",
+        "x = '@'; subprocess.run(args=x, shell=True)",
     ] {
         check(script, true);
     }
@@ -245,6 +346,14 @@ fn code_of_python_is_found_however_it_is_called() {
         "subprocess.run(['bash', 'x.sh', '@']); subprocess.run(['sh', '-c', 'ls']); print('@')",
         "subprocess.run(['tar', '-xf', '@'])",
         "(a + b)('@')",
+        "x = '@'; print(x); os.system('ls')",
+        "x = '@'; subprocess.run(['ls', x])",
+        "x = '@'; subprocess.run('ls', shell=True, cwd=x)",
+        "x = shlex.quote('@'); os.system('ls ' + x)",
+        "x = '@'; os.system(f'ls {shlex.quote(x)}')",
+        "pattern = '@'; re.compile(pattern)",
+        "x = '@'\nif x == y: os.system(y)",
+        "x = '@'; open('f', 'w').write(x)",
     ] {
         check(script, false);
     }

@@ -412,6 +412,10 @@ fn python_takes_values_in_literals() {
         "x = 'a\n' + '{{ context.name }}'",
         "x = '''{{ context.name }}",
         "# {{ context.name | py }}",
+        "os.system({{ context.name | py }})",
+        "os.system('ls {{ context.name | py }}')",
+        "x = {{ context.name | py }}; exec(x)",
+        "subprocess.run(['sh', '-c', {{ context.name | py }}])",
     ], Mode::Python), @r"
     `context.name` cannot stand in Python code outside of a string literal <= print({{ context.name }})
     `context.name` cannot stand in Python code outside of a string literal <= if {{ context.name }} > 3: pass
@@ -428,6 +432,10 @@ fn python_takes_values_in_literals() {
     `context.name` cannot stand after a literal of Python that cannot be followed <= x = 'a⏎' + '{{ context.name }}'
     `context.name` cannot stand after a literal of Python that cannot be followed <= x = '''{{ context.name }}
     `context.name | py` cannot stand in a comment <= # {{ context.name | py }}
+    `context.name | py` cannot stand in a text for `system(…)`, which runs it <= os.system({{ context.name | py }})
+    `context.name | py` cannot stand in a text for `system(…)`, which runs it <= os.system('ls {{ context.name | py }}')
+    `context.name | py` cannot stand in a variable that `exec(…)` runs <= x = {{ context.name | py }}; exec(x)
+    `context.name | py` cannot stand in a script for another interpreter, which evaluates it <= subprocess.run(['sh', '-c', {{ context.name | py }}])
     ");
     let accepted = [
         "print('{{ context.name }}', \"{{ goal }}\", '''{{ goal }}''')",

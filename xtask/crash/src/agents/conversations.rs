@@ -102,7 +102,9 @@ impl<'a> Conversations<'a> {
         for (number, asked) in self.log.iter().enumerate() {
             let number = number + 1;
             let talk = Value::from(asked.messages.clone()).to_string();
-            if let Some(before) = first.get(&talk) {
+            if let Some(before) = first.get(&talk)
+                && !self.is_of_siblings(*before)
+            {
                 wrong.push(format!(
                     "request {number} asks again for the answer to request {before}, which was recorded"
                 ));
@@ -117,6 +119,20 @@ impl<'a> Conversations<'a> {
             wrong.push(format!("{lost} answers were lost in {kills} kills, at most {most} may be"));
         }
         wrong
+    }
+
+    /// The answer is one of a subagent that has another beside it: a spawn that was interrupted is asked for
+    /// again with the same task, and the two agents ask the same.
+    fn is_of_siblings(&self, number: usize) -> bool {
+        let parent = |id: &str| id.rsplit_once('/').map(|(parent, _)| parent.to_owned());
+        let owner = self
+            .sessions
+            .iter()
+            .find(|(_, session)| session.is_sub && session.answers.contains(&number));
+        owner.is_some_and(|(owner, _)| {
+            let subs = self.sessions.iter().filter(|(_, session)| session.is_sub);
+            subs.filter(|(id, _)| parent(id) == parent(owner)).count() > 1
+        })
     }
 
     /// Each request of a session continues the one before it.
