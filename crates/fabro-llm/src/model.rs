@@ -71,6 +71,9 @@ pub struct Request {
     /// Whether the provider sends the answer in pieces. Where it sends it as a whole, the request's
     /// timeout is for all of it.
     pub streams: bool,
+    /// What is sent of it, for its retries.
+    #[cfg(feature = "providers")]
+    pub(crate) prepared: crate::providers::PreparedSlot,
 }
 
 impl Request {
@@ -87,6 +90,8 @@ impl Request {
             max_tokens: None,
             cache_key: None,
             streams: true,
+            #[cfg(feature = "providers")]
+            prepared: crate::providers::PreparedSlot::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::concessions::{Concessions, SchemaUse, Server};
@@ -12,7 +13,6 @@ use super::history::{self, ReasoningSource};
 use super::names::IdForm;
 use super::prefix::PrefixHash;
 use super::schema::for_anthropic;
-use super::turn::{Pricing, Turn};
 use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses, speed};
 use crate::{
     Content, ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, Role,
@@ -137,7 +137,7 @@ pub(super) struct WireRequest<'a> {
     /// What differs from the request, for the user.
     pub(super) warnings: Vec<String>,
     /// The hash of the request.
-    prefix: PrefixHash,
+    pub(super) prefix: PrefixHash,
 }
 
 impl<'a> WireRequest<'a> {
@@ -207,25 +207,16 @@ impl<'a> WireRequest<'a> {
         })
     }
 
-    /// The turn that answers it; `messages` are those of the request.
-    pub(super) fn into_turn(self, pricing: Pricing, messages: Arc<Vec<Arc<Message>>>) -> Turn {
-        let speed = self.speed.map(str::to_owned);
-        let pricing = Pricing { speed, ..pricing };
-        let provider = self.wire.reasoning_provider(self.provider.kind);
-        let mut turn = Turn::new(provider, self.model.to_owned(), pricing, messages, self.prefix);
-        self.concessions.warning.into_iter().for_each(|text| turn.warn(text.to_owned()));
-        self.warnings.into_iter().for_each(|text| turn.warn(text));
-        turn
-    }
-
-    /// The body to send.
-    pub(super) fn body(&self) -> Value {
-        match self.wire {
+    /// The body to send, as JSON.
+    #[expect(clippy::expect_used, reason = "a value has text keys only")]
+    pub(super) fn body_bytes(&self) -> Bytes {
+        let body = match self.wire {
             Wire::ChatCompletions => chat_completions::request::body(self),
             Wire::Responses => responses::request::body(self),
             Wire::Anthropic => anthropic::request::body(self),
             Wire::Gemini => gemini::request::body(self),
-        }
+        };
+        serde_json::to_vec(&body).expect("a value is always JSON").into()
     }
 
     /// The JSON Schema of the answer, unless the model or its server is known not to accept one.
