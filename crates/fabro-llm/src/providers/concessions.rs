@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::prepared::{PreparedRequest, Target};
-use super::wire::Wire;
+use super::interface::Wire;
 use super::{Provider, ProviderKind};
 use crate::ModelInfo;
 
@@ -123,6 +122,24 @@ impl RefusedField {
     }
 }
 
+/// What of a request a server may refuse.
+#[expect(clippy::struct_excessive_bools, reason = "a server refuses each of them on its own")]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentFields {
+    pub(super) wire: Wire,
+    pub(super) tools: bool,
+    /// The JSON Schema of the answer.
+    pub(super) schema: bool,
+    /// The reasoning effort.
+    pub(super) effort: bool,
+    /// Reasoning of earlier answers.
+    pub(super) reasoning: bool,
+    /// The tier of speed.
+    pub(super) speed: bool,
+    /// The answer is requested in pieces.
+    pub(super) streams: bool,
+}
+
 /// A server with rules of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Server {
@@ -158,30 +175,23 @@ impl Concessions {
     }
 
     /// The same without what the server refused; `None` where that was not sent.
-    fn without(
-        self,
-        field: RefusedField,
-        provider: &Provider,
-        sent: &PreparedRequest,
-    ) -> Option<Self> {
+    fn without(self, field: RefusedField, provider: &Provider, sent: SentFields) -> Option<Self> {
         let conceded = |warning, concessions| Some(Self { warning: Some(warning), ..concessions });
         match field {
-            RefusedField::Schema if sent.has_schema => conceded(
+            RefusedField::Schema if sent.schema => conceded(
                 "the provider does not take the JSON Schema of the answer: only Fabro checks it",
                 Self {
-                    schema: if sent.has_tools { SchemaUse::WithoutTools } else { SchemaUse::Never },
+                    schema: if sent.tools { SchemaUse::WithoutTools } else { SchemaUse::Never },
                     ..self
                 },
             ),
-            RefusedField::Effort if sent.has_effort => conceded(
+            RefusedField::Effort if sent.effort => conceded(
                 "the provider does not take the reasoning effort: it is not sent",
                 Self { no_effort: true, ..self },
             ),
-            RefusedField::Reasoning if sent.has_reasoning => {
-                Some(Self { no_reasoning: true, ..self })
-            }
+            RefusedField::Reasoning if sent.reasoning => Some(Self { no_reasoning: true, ..self }),
             RefusedField::WholeAnswer if !sent.streams => Some(Self { streams_only: true, ..self }),
-            RefusedField::Speed if sent.speed.is_some() => conceded(
+            RefusedField::Speed if sent.speed => conceded(
                 "the provider does not take the speed: it is not sent",
                 Self { no_speed: true, ..self },
             ),
@@ -227,13 +237,12 @@ impl Remembered {
     pub(super) fn concede(
         &self,
         field: RefusedField,
-        target: &Target<'_>,
-        sent: &PreparedRequest,
+        (index, provider): (usize, &Provider),
+        model: &str,
+        sent: SentFields,
     ) -> Option<Concessions> {
-        let before = self.get(target.index, target.model);
-        let conceded = before.without(field, target.provider, sent)?;
-        let key = (target.index, target.model.to_owned());
-        self.0.lock().insert(key, conceded.remembered());
+        let conceded = self.get(index, model).without(field, provider, sent)?;
+        self.0.lock().insert((index, model.to_owned()), conceded.remembered());
         Some(conceded)
     }
 }

@@ -11,9 +11,11 @@ mod anthropic;
 mod chat_completions;
 mod concessions;
 mod conversation;
+mod deepest;
 mod efforts;
 mod endpoint;
 mod error_body;
+mod event_reader;
 mod events;
 mod failure;
 #[cfg(fuzzing)]
@@ -21,6 +23,7 @@ pub mod fuzzing;
 mod gemini;
 mod history;
 mod http;
+mod interface;
 mod names;
 mod prefix;
 mod prepared;
@@ -42,10 +45,10 @@ use futures_util::stream::{self, BoxStream, Stream};
 
 use self::concessions::Remembered;
 use self::endpoint::Endpoint;
-use self::events::{EventError, EventReader, Progress};
+use self::event_reader::{EventReader, Progress};
+use self::events::EventError;
 use self::http::Body;
-pub(crate) use self::prepared::PreparedSlot;
-use self::prepared::{Target, prepare};
+use self::prepared::{Target, event_reader, prepare};
 pub use self::provider::{Provider, Secret};
 use self::setup::client_error;
 pub use self::setup::{SetupError, install_tls};
@@ -208,11 +211,12 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let priced = shared.catalog.same_model(&model).cloned();
     let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)(), speed: None };
     let mut concessions = shared.remembered.get(index, &model);
+    let concede = |field, sent| shared.remembered.concede(field, (index, provider), &model, sent);
     loop {
         let sent = prepare(request, &target, concessions)?;
         let refusal = match http::send(&shared.client, provider, endpoint, &sent).await {
             Ok(body) => {
-                let reader = sent.wire.event_reader();
+                let reader = event_reader(sent.wire);
                 let mut turn = sent.turn(pricing, messages);
                 concessions.warning.into_iter().for_each(|text| turn.warn(text.to_owned()));
                 return Ok(Answer { reader, turn, body, has_ended: false });
@@ -221,7 +225,7 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
         };
         let field = refusal.field;
         // Each one takes something away, so this ends.
-        match field.and_then(|field| shared.remembered.concede(field, &target, &sent)) {
+        match field.and_then(|field| concede(field, sent.fields)) {
             Some(conceded) => concessions = conceded,
             None => return Err(refusal.error),
         }

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
-use super::concessions::Concessions;
+use super::concessions::{Concessions, SentFields};
+use super::event_reader::EventReader;
+use super::interface::Wire;
 use super::prefix::PrefixHash;
 use super::turn::{Pricing, Turn};
-use super::wire::{Wire, WireRequest};
-use super::{Provider, ProviderKind};
+use super::wire::WireRequest;
+use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, responses};
+use crate::model::RequestCache;
 use crate::{Message, ModelError, ModelInfo, Request};
 
 /// A request in the form of one interface, for one model.
-#[expect(clippy::struct_excessive_bools, reason = "a server may refuse each of them on its own")]
 #[derive(Debug)]
 pub(super) struct PreparedRequest {
     pub(super) wire: Wire,
@@ -21,17 +22,15 @@ pub(super) struct PreparedRequest {
     pub(super) model: String,
     /// The provider's kind, for reasoning.
     kind: ProviderKind,
+    vendor: String,
     /// The JSON.
     pub(super) body: Bytes,
     /// Whether the answer is requested in pieces.
     pub(super) streams: bool,
     /// The requested speed, where the model has it.
     pub(super) speed: Option<String>,
-    pub(super) has_tools: bool,
-    pub(super) has_schema: bool,
-    pub(super) has_effort: bool,
-    /// Reasoning of earlier answers is sent.
-    pub(super) has_reasoning: bool,
+    /// What a server may refuse of it.
+    pub(super) fields: SentFields,
     /// What differs from the request, for the user.
     warnings: Vec<String>,
     /// The hash of the request.
@@ -41,14 +40,20 @@ pub(super) struct PreparedRequest {
 impl PreparedRequest {
     fn new(wire: WireRequest<'_>) -> Self {
         Self {
-            body: wire.body_bytes(),
+            body: body(&wire),
             kind: wire.provider.kind,
+            vendor: wire.provider.vendor().to_owned(),
             streams: wire.request.streams,
             speed: wire.speed.map(str::to_owned),
-            has_tools: !wire.request.tools.is_empty(),
-            has_schema: wire.output_schema().is_some(),
-            has_effort: wire.effort.is_some(),
-            has_reasoning: wire.has_reasoning(),
+            fields: SentFields {
+                wire: wire.wire,
+                tools: !wire.request.tools.is_empty(),
+                schema: wire.output_schema().is_some(),
+                effort: wire.effort.is_some(),
+                reasoning: wire.has_reasoning(),
+                speed: wire.speed.is_some(),
+                streams: wire.request.streams,
+            },
             wire: wire.wire,
             model: wire.model.to_owned(),
             warnings: wire.warnings,
@@ -62,15 +67,35 @@ impl PreparedRequest {
         let provider = self.wire.reasoning_provider(self.kind);
         let mut turn =
             Turn::new(provider, self.model.clone(), pricing, messages, self.prefix.clone());
+        turn.vendor = Some(self.vendor.clone());
         self.warnings.iter().for_each(|text| turn.warn(text.clone()));
         turn
     }
 }
 
-/// The last [`PreparedRequest`] made of a request. Clones of the request share it.
-#[derive(Clone, Default)]
-pub(crate) struct PreparedSlot(Arc<Mutex<Option<Kept>>>);
+/// The body of a request, as JSON.
+#[expect(clippy::expect_used, reason = "a value has text keys only")]
+fn body(wire: &WireRequest<'_>) -> Bytes {
+    let body = match wire.wire {
+        Wire::ChatCompletions => chat_completions::request::body(wire),
+        Wire::Responses => responses::request::body(wire),
+        Wire::Anthropic => anthropic::request::body(wire),
+        Wire::Gemini => gemini::request::body(wire),
+    };
+    serde_json::to_vec(&body).expect("a value is always JSON").into()
+}
 
+/// A reader for the events of one answer on this interface.
+pub(super) fn event_reader(wire: Wire) -> Box<dyn EventReader> {
+    match wire {
+        Wire::ChatCompletions => Box::<chat_completions::events::Reader>::default(),
+        Wire::Responses => Box::<responses::events::Reader>::default(),
+        Wire::Anthropic => Box::<anthropic::events::Reader>::default(),
+        Wire::Gemini => Box::<gemini::events::Reader>::default(),
+    }
+}
+
+/// The last [`PreparedRequest`] made of a request, in the request's cache.
 struct Kept {
     /// The index of the provider it is for.
     provider: usize,
@@ -79,19 +104,6 @@ struct Kept {
     /// What the server was known to refuse of any request.
     concessions: Concessions,
     prepared: Arc<PreparedRequest>,
-}
-
-impl std::fmt::Debug for PreparedSlot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PreparedSlot")
-    }
-}
-
-impl PartialEq for PreparedSlot {
-    /// A cache is no part of what a request says.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
 }
 
 /// Which provider and model a request is prepared for.
@@ -111,10 +123,9 @@ pub(super) fn prepare(
     target: &Target<'_>,
     concessions: Concessions,
 ) -> Result<Arc<PreparedRequest>, ModelError> {
-    let mut slot = request.prepared.0.lock();
     let is_remembered = concessions == concessions.remembered();
     // What was conceded for this request alone stays conceded in its retries.
-    let kept = slot.as_ref().filter(|kept| {
+    let kept = request.cache.get::<Kept>().filter(|kept| {
         is_remembered
             && kept.concessions == concessions
             && kept.provider == target.index
@@ -127,9 +138,9 @@ pub(super) fn prepare(
     let Target { index, provider, model, info } = *target;
     let wire = WireRequest::new(provider, model, info, request, concessions)?;
     let prepared = Arc::new(PreparedRequest::new(wire));
-    // A slot of its own: one that held itself would never be dropped.
-    let held = Request { prepared: PreparedSlot::default(), ..request.clone() };
-    *slot = Some(Kept {
+    // With a cache of its own: one that held itself would never be dropped.
+    let held = Request { cache: RequestCache::default(), ..request.clone() };
+    request.cache.set(Kept {
         provider: index,
         request: held,
         concessions: concessions.remembered(),
