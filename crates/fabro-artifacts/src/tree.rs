@@ -12,8 +12,8 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::limits::Limits;
 use crate::rules::{Place, Rules};
-use crate::watcher::Limits;
 
 /// A directory that changed so shortly before it was read may change again without another change
 /// time, on file systems that count whole seconds.

@@ -13,8 +13,8 @@ use fabro_sandbox::{
 use fabro_store::Store;
 use fabro_types::RunId;
 
+use crate::secrets::text_variables;
 use crate::secrets::{expand_env, variable};
-use crate::services::text_variables;
 use crate::{Bundle, RunError, SetupError};
 
 /// How many processes and threads a sandbox has where the settings do not say.

@@ -43,6 +43,7 @@
 mod bounds;
 mod engine;
 mod error;
+mod limited;
 mod misplaced;
 mod parse;
 mod python;
@@ -53,6 +54,7 @@ mod script;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod text;
 mod vars;
 
 use std::collections::BTreeSet;
