@@ -95,12 +95,12 @@ pub use error::SessionError;
 pub use fabro_compaction::{Overrides, Policy};
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
-pub use session::{Answer, CUT_OFF_WARNING, Session};
+pub use session::{Answer, Session};
 pub use settings::{Live, LiveAnswer, MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};
 pub use subagent_calls::SUBAGENT_TOOLS;
-pub use transcript::{Transcript, TranscriptError, recorded_purpose};
+pub use transcript::{CUT_OFF_WARNING, Transcript, TranscriptError, recorded_purpose};
 
 #[cfg(test)]
 mod tests;

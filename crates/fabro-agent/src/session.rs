@@ -38,10 +38,6 @@ const CORRECTION_WARNING: &str = "output_schema";
 /// What a result may have in any window, in characters.
 const LEAST_RESULT: usize = 1_000;
 
-/// The kind of the warning that an answer is still cut off after all continuations; it follows the
-/// answer in the record.
-pub const CUT_OFF_WARNING: &str = "cut_off";
-
 /// How often in a row an answer that was cut off is continued.
 pub(crate) const MAX_CONTINUATIONS: u32 = 3;
 

@@ -156,7 +156,7 @@ impl Session {
                 if let Some(error) = &done.report.summary_error {
                     let class = progress.class.unwrap_or(FailureClass::TransientInfra);
                     let message = format!("{error}; a summary without a model takes its place");
-                    self.note(EventBody::AgentError { class, message });
+                    self.note(EventBody::AgentError { class, message, usage: None });
                 }
                 Ok(Some(self.shortened(&done, progress.usage).await?))
             }
@@ -174,7 +174,8 @@ impl Session {
             Err(error) => {
                 self.carried.add(&progress.usage.unwrap_or_default());
                 let class = progress.class.unwrap_or(FailureClass::TransientInfra);
-                self.note(EventBody::AgentError { class, message: error.to_string() });
+                let message = error.to_string();
+                self.note(EventBody::AgentError { class, message, usage: None });
                 self.flush().await?;
                 Ok(None)
             }

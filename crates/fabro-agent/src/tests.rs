@@ -248,7 +248,7 @@ fn line(note: &Note) -> String {
         }
         EventBody::AgentSteered { text, source } => format!("{source}: {text:.40}"),
         EventBody::AgentWarning { kind, message, .. } => format!("warning {kind}: {message}"),
-        EventBody::AgentError { class, message } => format!("error {class}: {message}"),
+        EventBody::AgentError { class, message, .. } => format!("error {class}: {message}"),
         EventBody::AgentCompactionStarted { .. } => "compaction started".to_owned(),
         EventBody::AgentCompactionCompleted(done) => {
             format!("compaction {} {}+{}", done.reason, done.replaced(), done.preserved_turn_count)

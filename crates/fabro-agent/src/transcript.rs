@@ -14,8 +14,11 @@ use serde_json::Value;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
 use crate::repeats::{self, RepeatAction, Repeats};
-use crate::session::CUT_OFF_WARNING;
 use crate::subagent_calls::{self, SPAWN, send_arguments};
+
+/// The kind of the warning that an answer is still cut off after all continuations; it follows the
+/// answer in the record.
+pub const CUT_OFF_WARNING: &str = "cut_off";
 
 /// What was recorded of a conversation before.
 #[derive(Clone, Debug, Default)]
@@ -342,22 +345,18 @@ struct Reader<'a, 'b, E> {
 
 impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
     fn read_own(&mut self, body: &EventBody) -> Result<(), TranscriptError<E>> {
+        self.used(body.request_usage());
         match body {
-            EventBody::AgentMessage {
-                role, message: Some(message), usage, given, purpose, ..
-            } => {
+            EventBody::AgentMessage { role, message: Some(message), given, purpose, .. } => {
                 let message = self.message(role, message)?;
-                self.used(usage.as_ref());
                 self.message_sent(message, *purpose);
                 if given.is_some() {
                     self.transcript.given.clone_from(given);
                 }
             }
-            EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
             EventBody::AgentToolCompleted(done) => self.tool(done)?,
             EventBody::AgentCompactionCompleted(done) => {
                 let summary = self.text(&done.summary)?;
-                self.used(done.usage.as_ref());
                 self.transcript.compacted(done, summary);
             }
             EventBody::AgentSteered { text, source } => {
@@ -402,11 +401,11 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
 
     /// Reads an event of a subagent, or of one below it.
     fn read_of_subagent(&mut self, event: RecordedEvent<'a>) {
-        match event.body {
-            EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
-            EventBody::AgentCompactionCompleted(done) => self.used(done.usage.as_ref()),
-            EventBody::AgentToolCompleted(done) if !done.is_error => self.touched(done),
-            _ => {}
+        self.used(event.body.request_usage());
+        if let EventBody::AgentToolCompleted(done) = event.body
+            && !done.is_error
+        {
+            self.touched(done);
         }
         let Some(session) = event.session else { return };
         let is_of = |id: &str| {

@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
-use crate::session::{CONTINUE, CUT_OFF_WARNING, MAX_CONTINUATIONS, NUDGE, NUDGE_SOURCE};
+use crate::session::{CONTINUE, MAX_CONTINUATIONS, NUDGE, NUDGE_SOURCE};
+use crate::transcript::CUT_OFF_WARNING;
 use crate::{LiveAnswer, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -209,8 +210,9 @@ impl Parts {
         request
     }
 
-    /// Sends a request, with retries and failover. The usage is counted and priced. A failed try is
-    /// recorded at once, after what is pending: the retry may be a minute away.
+    /// Sends a request, with retries and failover. The usage is counted and priced. A failed try that another
+    /// one follows is recorded at once, with its usage, after what is pending: the retry may be a minute away.
+    /// The usage of the answer, and of the error, is without those.
     pub(crate) async fn ask(
         &self,
         ledger: &Ledger,
@@ -220,19 +222,34 @@ impl Parts {
     ) -> Result<Reply, ModelError> {
         let settings = &self.settings;
         let redact = |text: &str| settings.redactor.redact(text).into_owned();
+        let model = request.model.clone();
+        let price = |usage: &mut Usage| {
+            usage.model = usage.model.take().or_else(|| model.clone());
+            usage.response_model = usage.response_model.take().map(|name| redact(&name));
+            if let Some(price) = &settings.price {
+                price(usage);
+            }
+            ledger.add_usage(usage);
+        };
+        // What the recorded tries used, before it was priced.
+        let mut recorded = Usage::default();
         let (failures, mut failed) = mpsc::unbounded_channel();
-        let report = |error: &ModelError, next: String| {
+        let mut report = |error: &ModelError, next: String| {
             // The next step comes first, as a line for people may be cut.
             let message = redact(&format!("{next}: {error}"));
+            let mut usage = (*error.usage).clone();
+            recorded.add(&usage);
+            price(&mut usage);
+            let usage = Some(usage).filter(|usage| !usage.is_nothing());
             // The other end outlives this one.
-            let _ = failures.send(EventBody::AgentError { class: error.class(), message });
+            let _ = failures.send(EventBody::AgentError { class: error.class(), message, usage });
         };
         let live = |answer: LiveAnswer<'_>| {
             if let Some(live) = &settings.live {
                 live(answer);
             }
         };
-        let watch = |progress: Progress<'_>| {
+        let mut watch = |progress: Progress<'_>| {
             self.journal.touch();
             match progress {
                 Progress::Part(Part::Text(text)) => return live(LiveAnswer::Text(text)),
@@ -255,25 +272,19 @@ impl Parts {
                 _ => {}
             }
         };
-        let model = request.model.clone();
         let answer = {
-            let reply = pin!(ask(&*self.model, request, &settings.asking, watch));
+            let reply = pin!(ask(&*self.model, request, &settings.asking, &mut watch));
             self.record_tries(reply, began, &mut failed, pending).await
         };
         live(LiveAnswer::End);
-        let price = |usage: &mut Usage| {
-            usage.model = usage.model.take().or_else(|| model.clone());
-            if let Some(price) = &settings.price {
-                price(usage);
-            }
-            ledger.add_usage(usage);
-        };
         match answer {
             Ok(mut reply) => {
+                reply.usage = reply.usage.without(&recorded);
                 price(&mut reply.usage);
                 Ok(reply)
             }
             Err(mut error) => {
+                *error.usage = error.usage.without(&recorded);
                 price(&mut error.usage);
                 error.message = redact(&error.message);
                 Err(error)

@@ -7,11 +7,12 @@ use std::io;
 use std::path::Path;
 
 use crate::beneath::open_file;
+use crate::changes::Changes;
+use crate::limits::Limits;
 use crate::media_type::media_type;
 use crate::name::utf8;
 use crate::pool::{Copied, Pool};
 use crate::tree::{Kind, Stopped};
-use crate::watcher::{Changes, Limits};
 
 /// Where files are kept.
 pub struct Destination<'a> {

@@ -33,8 +33,10 @@
 compile_error!("fabro-artifacts needs a Unix-like system");
 
 mod beneath;
+mod changes;
 mod entries;
 mod keep;
+mod limits;
 mod media_type;
 mod name;
 mod pool;
@@ -42,11 +44,13 @@ mod rules;
 mod tree;
 mod watcher;
 
+pub use changes::Changes;
 pub use keep::{Collection, Destination, Kept, LeftOut};
+pub use limits::Limits;
 pub use media_type::media_type;
 pub use pool::{Damaged, FILES, PoolUsage, pool_of, pool_usage, share, stored_file, sweep};
 pub use rules::{PatternError, Patterns, Rules};
-pub use watcher::{Baseline, Changes, Limits, Watcher};
+pub use watcher::{Baseline, Watcher};
 
 #[cfg(test)]
 mod tests;

@@ -18,8 +18,8 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::entries::{entries, open_dir};
+use crate::limits::Limits;
 use crate::rules::{Place, Rules};
-use crate::watcher::Limits;
 
 /// A directory that changed so shortly before it was read may change again without another change
 /// time, on file systems that count whole seconds.

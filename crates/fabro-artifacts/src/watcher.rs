@@ -1,8 +1,6 @@
 //! What changed in a directory while a program ran.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,9 +8,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
+use crate::changes::Changes;
 use crate::keep::{Collection, Destination, keep};
+use crate::limits::Limits;
 use crate::rules::Rules;
-use crate::tree::{Dir, Fingerprint, Scan, Scanner, Stopped};
+use crate::tree::{Dir, Fingerprint, Scan, Scanner};
 
 /// A clock of a file system may be so much behind the system's.
 const CLOCK_LAG_MS: i64 = 20;
@@ -25,34 +25,6 @@ const AFTER_STOP: u32 = 8;
 
 /// What was found after one program is what there is before the next one that starts so soon.
 const STILL_TRUE: Duration = Duration::from_millis(100);
-
-/// What a scan and a collection may take.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// The most bytes of a file.
-    pub file: u64,
-    /// The most bytes of the files of one collection.
-    pub total: u64,
-    /// The most files of one collection.
-    pub files: usize,
-    /// The most directory entries of one scan.
-    pub entries: usize,
-    /// How long a scan may take.
-    pub time: Duration,
-}
-
-/// 10 MiB a file, 50 MiB and 10,000 files a collection; a million entries and two seconds a scan.
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            file: 10 << 20,
-            total: 50 << 20,
-            files: 10_000,
-            entries: 1_000_000,
-            time: Duration::from_secs(2),
-        }
-    }
-}
 
 /// Finds the artifacts of one directory. It may be used by several programs at a time: each has a
 /// [`Baseline`] of its own.
@@ -87,21 +59,6 @@ struct FoundAt {
 pub struct Baseline {
     found: FoundAt,
     earlier: Option<RangeInclusive<i64>>,
-}
-
-/// The artifacts that are new or different.
-#[derive(Debug, Default)]
-pub struct Changes {
-    pub(crate) files: BTreeMap<OsString, Fingerprint>,
-    pub(crate) stopped: Option<Stopped>,
-    pub(crate) unreadable: BTreeMap<OsString, io::ErrorKind>,
-}
-
-impl Changes {
-    /// Nothing changed, and nothing is to be reported.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.stopped.is_none() && self.unreadable.is_empty()
-    }
 }
 
 impl Baseline {

@@ -8,7 +8,7 @@ use crate::commands::{
     replay, report, resume, rm, run, sandbox, serve, steer, trace, validate, verify, wait,
 };
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, block_on};
 
 /// Runs AI workflows written as graphs.
 ///
@@ -145,15 +145,6 @@ impl Command {
             Self::Doctor(args) => block_on(doctor::doctor(&args, global)),
         }
     }
-}
-
-/// Runs a future to its end on this thread.
-pub fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(future);
-    // A prompt that still waits for a key must not hold the process.
-    runtime.shutdown_background();
-    result
 }
 
 #[cfg(test)]

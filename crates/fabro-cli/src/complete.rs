@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use clap::CommandFactory as _;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::{EnvCompleter, Shells};
 use clap_complete::{CompleteEnv, Shell};
@@ -19,8 +18,7 @@ use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::one_line;
 use fabro_types::RunId;
 
-use crate::cli::{Cli, block_on};
-use crate::global::{Global, cwd, settings_and_warnings};
+use crate::global::{Global, block_on, cwd, settings_and_warnings};
 use crate::workflow_files::EXTENSIONS;
 
 /// Holds the name of the shell that asks for completions.
@@ -29,10 +27,10 @@ const VARIABLE: &str = "FABRO_COMPLETE";
 /// The most runs that are offered, newest first.
 const MOST_RUNS: usize = 50;
 
-/// Answers the shell, if it is the shell that has called the program.
-pub fn answer_shell() -> clap::error::Result<bool> {
+/// Answers the shell about these commands, if it is the shell that has called the program.
+pub fn answer_shell(commands: fn() -> clap::Command) -> clap::error::Result<bool> {
     let cwd = std::env::current_dir().ok();
-    CompleteEnv::with_factory(Cli::command)
+    CompleteEnv::with_factory(commands)
         .var(VARIABLE)
         .try_complete(std::env::args_os(), cwd.as_deref())
 }

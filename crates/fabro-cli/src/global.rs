@@ -237,3 +237,12 @@ pub fn quoted(path: &Path) -> String {
     }
     format!("'{}'", text.replace('\'', r"'\''"))
 }
+
+/// Runs a future to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(future);
+    // A prompt that still waits for a key must not hold the process.
+    runtime.shutdown_background();
+    result
+}

@@ -37,12 +37,12 @@ mod workflow_files;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 fn main() -> ExitCode {
     private::close();
     fabro_sandbox::raise_descriptor_limit();
-    match complete::answer_shell() {
+    match complete::answer_shell(cli::Cli::command) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return refused(&error),

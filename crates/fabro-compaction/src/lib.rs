@@ -70,6 +70,7 @@
 //!   window, with the number of those left out.
 //! - A summary without a model recognises decisions and next steps by English words.
 
+mod compaction;
 mod compactor;
 mod cuts;
 mod deterministic;
@@ -82,14 +83,14 @@ mod openai;
 mod plan;
 mod policy;
 mod render;
+mod request;
 mod sections;
 mod summarize;
 mod text;
 mod turn;
 
-pub use compactor::{
-    CompactError, Compaction, CompactionOutcome, CompactionResult, Compactor, Report,
-};
+pub use compaction::{Compaction, CompactionOutcome, Report};
+pub use compactor::{CompactError, CompactionResult, Compactor};
 pub use cuts::Cut;
 pub use deterministic::deterministic_summary;
 pub use files::Files;

@@ -2,8 +2,8 @@
 
 use fabro_tokens::CountTokens;
 
-use crate::draft::{Draft, Request};
-use crate::{Meter, Plan, Reason, Turn};
+use crate::request::Request;
+use crate::{Meter, Plan, Reason};
 
 /// What a summary takes at least, in tokens.
 pub(crate) const LEAST_SUMMARY: u64 = 150;
@@ -87,9 +87,9 @@ impl Limits {
         }
     }
 
-    /// Whether as many messages may stay as the draft keeps.
-    pub(crate) fn allow<T: Turn>(&self, draft: &Draft<'_, T>) -> bool {
-        draft.expects() <= self.keep && draft.old_tokens >= self.least_replaced
+    /// Whether a conversation may stay that takes so much, where so much of it is replaced.
+    pub(crate) fn allow(&self, expected: u64, replaced: u64) -> bool {
+        expected <= self.keep && replaced >= self.least_replaced
     }
 
     /// Whether a conversation of this size is too large for the model.

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::reader::CheckedSettings;
+use crate::checked_settings::CheckedSettings;
 
 /// `[run.git]`: what a run does with git.
 #[skip_serializing_none]

@@ -33,6 +33,7 @@
 #![doc = include_str!("../reference.md")]
 
 mod agent;
+mod checked_settings;
 mod detect;
 mod error;
 mod file;
@@ -53,6 +54,7 @@ mod store_dir;
 mod telemetry;
 mod tools;
 mod upstream;
+mod upstream_findings;
 mod values;
 mod variables;
 mod webhooks;

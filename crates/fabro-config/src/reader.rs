@@ -5,19 +5,16 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use fabro_types::{Diagnostic, Severity, Span, nearest};
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
+use crate::checked_settings::CheckedSettings;
 use crate::schema::{Kind, Schema};
 use crate::upstream::{Handling, has_upstream_below, upstream};
 
 pub(crate) type Key<'i> = Spanned<DeString<'i>>;
 pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
-
-/// What a file sets, checked.
-pub(crate) struct CheckedSettings(Value);
 
 /// What is found in a file, with errors or without.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,16 +25,6 @@ pub struct SettingsReview {
     pub without_effect: Vec<(String, Span, &'static str)>,
     /// Errors and warnings, in the order of the file.
     pub findings: Vec<Diagnostic>,
-}
-
-impl CheckedSettings {
-    /// The value at a JSON pointer such as `/run/goal`; the default when the file does not set it.
-    #[expect(clippy::expect_used, reason = "a value of another type is an error of the reader")]
-    pub(crate) fn take<T: Default + DeserializeOwned>(&mut self, pointer: &str) -> T {
-        let value = self.0.pointer_mut(pointer).map(Value::take);
-        let value = value.map(serde_json::from_value);
-        value.map_or_else(T::default, |it| it.expect("the schema admits what the types hold"))
-    }
 }
 
 /// Collects diagnostics while a file is read.
@@ -83,7 +70,7 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
             let message = error.message().trim_end_matches('.');
             let findings = vec![Diagnostic::error("config-syntax", at, message)];
             let review = SettingsReview { findings, ..SettingsReview::default() };
-            return (CheckedSettings(Value::Null), review);
+            return (CheckedSettings::new(Value::Null), review);
         }
     };
     let mut reader = Reader::new(schema);
@@ -102,7 +89,7 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
         without_effect: reader.without_effect,
         findings,
     };
-    (CheckedSettings(settings), review)
+    (CheckedSettings::new(settings), review)
 }
 
 /// Puts a value where nothing stands yet; of two tables, each entry.

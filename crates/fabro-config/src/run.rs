@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
+use crate::checked_settings::CheckedSettings;
 use crate::git::GitSettings;
 use crate::hooks::Hook;
 use crate::model::ModelSettings;
 use crate::provider::ProviderSettings;
-use crate::reader::{CheckedSettings, read};
+use crate::reader::read;
 use crate::sandbox::SandboxSettings;
 use crate::schema::RUN_FILE;
 

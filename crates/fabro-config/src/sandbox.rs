@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+use crate::checked_settings::CheckedSettings;
 use crate::file::expand;
-use crate::reader::CheckedSettings;
 
 /// What confines the scripts and agents of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

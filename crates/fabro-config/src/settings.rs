@@ -6,13 +6,14 @@ use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
+use crate::checked_settings::CheckedSettings;
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::git::GitSettings;
 use crate::hooks::{Hook, joined};
 use crate::model::ModelSettings;
 use crate::provider::ProviderSettings;
-use crate::reader::{CheckedSettings, read};
+use crate::reader::read;
 use crate::review::SettingsFile;
 use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::sandbox::SandboxSettings;

@@ -325,6 +325,7 @@ impl Cursor {
                 self.talked(usage.as_ref())?;
             }
             EventBody::AgentCompactionCompleted(done) => self.talked(done.usage.as_ref())?,
+            EventBody::AgentError { usage: usage @ Some(_), .. } => self.talked(usage.as_ref())?,
             EventBody::ArtifactCaptured(artifact) => {
                 let file = Arc::clone(&artifact.file);
                 self.running("an artifact")?.artifacts.insert(file);

@@ -2,13 +2,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_types::{
-    BlobRef, BranchPath, ClauseResult, ContextPatch, Failure, FailureClass, Fidelity, NodeKind,
-    Outcome, RunId, Status, Usage, Weight,
+    BlobRef, BranchPath, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, RunId,
+    Status, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{EdgeChoice, ParentStage};
+use crate::{Candidate, EdgeChoice, ParentStage};
 
 /// Every kind of event, with its properties.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -227,7 +227,7 @@ pub enum EventBody {
         /// Absent where only the text was of interest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Arc<Value>>,
-        /// What an answer cost: its turn, and those before it that failed.
+        /// What an answer cost: its turn, and those before it that failed and are not recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
         /// What the model is given besides the messages, from this one on. Absent where that is
@@ -322,6 +322,10 @@ pub enum EventBody {
         class: FailureClass,
         /// What happened.
         message: String,
+        /// What a failed request to a model used. Absent where no other request follows: what the last one
+        /// used is part of the stage's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
 }
 
@@ -590,52 +594,21 @@ pub struct WindowUse {
     pub usage_percent: u64,
 }
 
-/// Which rule an edge was chosen by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Tier {
-    /// Its condition holds.
-    Condition,
-    /// Its label is the preferred one.
-    PreferredLabel,
-    /// Its target was suggested.
-    SuggestedNext,
-    /// It has no condition.
-    Unconditional,
-    /// The branches of a fan-out meet here.
-    Join,
-    /// The stage failed and names where to continue.
-    RetryTarget,
-    /// The same, second choice.
-    FallbackRetryTarget,
-    /// A goal gate was not satisfied at the exit.
-    GoalGate,
-    /// A dry run assumed it: nothing wrote the values that conditions read, or a loop had to end.
-    Assumed,
-}
-
-impl Tier {
-    /// The machine-read word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Condition => "condition",
-            Self::PreferredLabel => "preferred_label",
-            Self::SuggestedNext => "suggested_next",
-            Self::Unconditional => "unconditional",
-            Self::Join => "join",
-            Self::RetryTarget => "retry_target",
-            Self::FallbackRetryTarget => "fallback_retry_target",
-            Self::GoalGate => "goal_gate",
-            Self::Assumed => "assumed",
-        }
-    }
-}
 impl EventBody {
     /// The commit of the git worktree of its line that has the files as a stage left them.
     pub fn git_sha(&self) -> Option<&str> {
         match self {
             Self::StageCompleted(end) | Self::StageFailed(end) => end.outcome.git_sha.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What the requests to a model used that this event records, each of them recorded once: an answer's, a failed
+    /// one's, or that of a summary.
+    pub fn request_usage(&self) -> Option<&Usage> {
+        match self {
+            Self::AgentMessage { usage, .. } | Self::AgentError { usage, .. } => usage.as_ref(),
+            Self::AgentCompactionCompleted(done) => done.usage.as_ref(),
             _ => None,
         }
     }
@@ -694,27 +667,6 @@ impl StageFailure {
     pub fn stage(&self) -> String {
         BranchPath::new(self.branch.as_deref().unwrap_or_default()).stage(&self.node, self.visit)
     }
-}
-
-/// An edge that was looked at.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Candidate {
-    /// Where it leads.
-    pub to: Arc<str>,
-    /// Its label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<Arc<str>>,
-    /// Its condition, as written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub condition: Option<Arc<str>>,
-    /// Its weight.
-    #[serde(default, skip_serializing_if = "Weight::is_default")]
-    pub weight: Weight,
-    /// Whether the condition held; true without one.
-    pub holds: bool,
-    /// What each clause saw.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub clauses: Vec<ClauseResult>,
 }
 
 /// A branch of a fan-out before it starts.

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
+use fabro_types::{ClauseResult, Weight};
 use serde::{Deserialize, Serialize};
-
-use crate::body::{Candidate, Tier};
 
 /// An edge that was taken, and every one that could have been.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,4 +47,67 @@ impl EdgeChoice {
         };
         by_place.or_else(by_target)?.condition.as_deref()
     }
+}
+
+/// Which rule an edge was chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Tier {
+    /// Its condition holds.
+    Condition,
+    /// Its label is the preferred one.
+    PreferredLabel,
+    /// Its target was suggested.
+    SuggestedNext,
+    /// It has no condition.
+    Unconditional,
+    /// The branches of a fan-out meet here.
+    Join,
+    /// The stage failed and names where to continue.
+    RetryTarget,
+    /// The same, second choice.
+    FallbackRetryTarget,
+    /// A goal gate was not satisfied at the exit.
+    GoalGate,
+    /// A dry run assumed it: nothing wrote the values that conditions read, or a loop had to end.
+    Assumed,
+}
+
+impl Tier {
+    /// The machine-read word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Condition => "condition",
+            Self::PreferredLabel => "preferred_label",
+            Self::SuggestedNext => "suggested_next",
+            Self::Unconditional => "unconditional",
+            Self::Join => "join",
+            Self::RetryTarget => "retry_target",
+            Self::FallbackRetryTarget => "fallback_retry_target",
+            Self::GoalGate => "goal_gate",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+/// An edge that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Where it leads.
+    pub to: Arc<str>,
+    /// Its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+    /// Its condition, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Arc<str>>,
+    /// Its weight.
+    #[serde(default, skip_serializing_if = "Weight::is_default")]
+    pub weight: Weight,
+    /// Whether the condition held; true without one.
+    pub holds: bool,
+    /// What each clause saw.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clauses: Vec<ClauseResult>,
 }

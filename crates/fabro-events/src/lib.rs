@@ -27,12 +27,12 @@ pub mod stage_name;
 use std::sync::Arc;
 
 pub use body::{
-    BranchWorktrees, Candidate, CapturedArtifact, CompletedCompaction, CompletedStage,
-    CompletedTool, CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given,
-    MessagePurpose, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
-    StageFailure, Tier, WindowUse,
+    BranchWorktrees, CapturedArtifact, CompletedCompaction, CompletedStage, CompletedTool,
+    CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose,
+    PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult, StageFailure,
+    WindowUse,
 };
-pub use edge_choice::EdgeChoice;
+pub use edge_choice::{Candidate, EdgeChoice, Tier};
 use fabro_types::RunId;
 pub use gate_options::{default_option, gate_options};
 pub use parent::ParentStage;

@@ -60,6 +60,7 @@ mod cli;
 mod error;
 mod exchange;
 mod lines;
+mod remedy;
 
 #[cfg(feature = "acp")]
 pub use acp::Acp;

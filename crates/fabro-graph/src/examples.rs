@@ -81,27 +81,29 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("weight", "plan -> review [weight=2]"),
 ];
 
-/// An example of the attribute: the one written for it, else its name with a value of its type.
-pub(crate) fn example(attribute: &Attribute) -> String {
-    let written = EXAMPLES.iter().find(|(name, _)| *name == attribute.name);
-    if let Some((_, example)) = written {
-        return (*example).to_owned();
+impl Attribute {
+    /// A statement that uses it: the one written for it, else its name with a value of its type.
+    pub fn example(&self) -> String {
+        let written = EXAMPLES.iter().find(|(name, _)| *name == self.name);
+        if let Some((_, example)) = written {
+            return (*example).to_owned();
+        }
+        let value = match self.value {
+            _ if !self.default.is_empty() => self.default,
+            ValueType::Text => "\"...\"",
+            ValueType::Int { .. } | ValueType::Float | ValueType::Number => "3",
+            ValueType::Bool => "true",
+            ValueType::Duration => "15m",
+            ValueType::Words(words) => words.first().copied().unwrap_or("\"\""),
+            ValueType::Node => "plan",
+        };
+        let element = match self.places.first() {
+            Some(Place::Node) => "plan",
+            Some(Place::Edge) => "plan -> review",
+            Some(Place::Graph) | None => "graph",
+        };
+        format!("{element} [{}={value}]", self.name)
     }
-    let value = match attribute.value {
-        _ if !attribute.default.is_empty() => attribute.default,
-        ValueType::Text => "\"...\"",
-        ValueType::Int { .. } | ValueType::Float | ValueType::Number => "3",
-        ValueType::Bool => "true",
-        ValueType::Duration => "15m",
-        ValueType::Words(words) => words.first().copied().unwrap_or("\"\""),
-        ValueType::Node => "plan",
-    };
-    let element = match attribute.places.first() {
-        Some(Place::Node) => "plan",
-        Some(Place::Edge) => "plan -> review",
-        Some(Place::Graph) | None => "graph",
-    };
-    format!("{element} [{}={value}]", attribute.name)
 }
 
 #[cfg(test)]
@@ -116,7 +118,7 @@ mod tests {
             assert!(find_anywhere(name).is_some(), "{name}");
         }
         for attribute in ATTRIBUTES {
-            let example = example(attribute);
+            let example = attribute.example();
             let source = format!("digraph {{ start -> plan -> exit; fix; no; note; {example} }}");
             let workflow = Workflow::from_source("w", &source).unwrap();
             assert_eq!(workflow.findings(), [], "{example}");

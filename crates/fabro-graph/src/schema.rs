@@ -5,8 +5,6 @@ use std::fmt;
 
 use fabro_types::{NodeKind, REASONING_EFFORTS};
 
-use crate::examples::example;
-
 /// What an attribute belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
@@ -90,11 +88,6 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// A statement that uses it.
-    pub fn example(&self) -> String {
-        example(self)
-    }
-
     /// Its older names.
     pub fn older_names(&self) -> impl Iterator<Item = &'static str> {
         let name = self.name;

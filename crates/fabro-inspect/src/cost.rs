@@ -239,12 +239,6 @@ impl Spending {
             // What was copied was spent by the other run. What a rewind took back was spent all the
             // same.
             EventBody::CheckpointForked(point) if !point.in_place => *self = Self::default(),
-            EventBody::AgentMessage { usage: Some(usage), .. } => self.spend(event, usage),
-            EventBody::AgentCompactionCompleted(done) => {
-                if let Some(usage) = &done.usage {
-                    self.spend(event, usage);
-                }
-            }
             EventBody::StageRetrying { usage, .. } => self.end(event, usage.as_ref()),
             EventBody::RunPaused { unavailable, used, .. } => {
                 for stage in unavailable {
@@ -257,7 +251,11 @@ impl Spending {
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 self.end(event, end.outcome.usage.as_ref());
             }
-            _ => {}
+            body => {
+                if let Some(usage) = body.request_usage() {
+                    self.spend(event, usage);
+                }
+            }
         }
     }
 

@@ -297,12 +297,6 @@ impl Rows {
                     }
                 }
             }
-            EventBody::AgentMessage { usage: Some(usage), .. } => self.spend(event, usage),
-            EventBody::AgentCompactionCompleted(done) => {
-                if let Some(usage) = &done.usage {
-                    self.spend(event, usage);
-                }
-            }
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => self.end(event, end),
             EventBody::EdgeSelected(choice) => {
                 if let Some(open) = self.row(event) {
@@ -317,7 +311,11 @@ impl Rows {
             EventBody::ContextRefused { key, reason } => {
                 self.warn(event, format!("the context key `{key}` is refused: {reason}"));
             }
-            _ => {}
+            body => {
+                if let Some(usage) = body.request_usage() {
+                    self.spend(event, usage);
+                }
+            }
         }
     }
 

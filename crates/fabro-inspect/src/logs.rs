@@ -79,7 +79,7 @@ pub fn written(event: &Event, blobs: &dyn BlobStore) -> Result<Option<Written>, 
         EventBody::AgentWarning { message, .. } => {
             new(LogStream::Note, format!("warning: {message}"))
         }
-        EventBody::AgentError { class, message } => {
+        EventBody::AgentError { class, message, .. } => {
             new(LogStream::Note, format!("error: {message} ({class})"))
         }
         EventBody::StageRetrying { attempt, failure, .. } => {

@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::any::Any;
+#[cfg(feature = "providers")]
+use std::sync::PoisonError;
+use std::sync::{Arc, Mutex};
 
 use fabro_types::Usage;
 use futures_util::StreamExt;
@@ -71,6 +74,8 @@ pub struct Request {
     /// Whether the provider sends the answer in pieces. Where it sends it as a whole, the request's
     /// timeout is for all of it.
     pub streams: bool,
+    /// What a model has made of it, for its retries.
+    pub(crate) cache: RequestCache,
 }
 
 impl Request {
@@ -87,7 +92,40 @@ impl Request {
             max_tokens: None,
             cache_key: None,
             streams: true,
+            cache: RequestCache::default(),
         }
+    }
+}
+
+/// What a model has made of a request and needs again for a retry. Clones of the request share it.
+#[derive(Clone, Default)]
+pub(crate) struct RequestCache(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
+
+impl RequestCache {
+    /// What was kept, where it is of this type.
+    #[cfg(feature = "providers")]
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kept?.downcast().ok()
+    }
+
+    /// Keeps this in the place of what was kept before. It must not hold a clone of the request.
+    #[cfg(feature = "providers")]
+    pub(crate) fn set<T: Any + Send + Sync>(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(value));
+    }
+}
+
+impl std::fmt::Debug for RequestCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RequestCache")
+    }
+}
+
+impl PartialEq for RequestCache {
+    /// A cache is no part of what a request says.
+    fn eq(&self, _: &Self) -> bool {
+        true
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use fabro_engine::{checkpoint, read_all};
-use fabro_events::{Event, EventBody};
+use fabro_events::EventBody;
 use fabro_sandbox::artifacts::share;
 use fabro_sandbox::record_processes;
 use fabro_store::{Leases as _, SqliteStore, StoreError};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::control::{Cancellation, ForkPoint, cancel, check_at, fork};
 use crate::run::{RefreshedModels, ResumeOptions, Run};
-use crate::services::RUN_ID_VARIABLE;
+use crate::run_id::RUN_ID_VARIABLE;
 use crate::spec::RunSpec;
 use crate::{RunError, SetupError};
 
@@ -162,19 +162,4 @@ pub async fn fork_here(
         warnings.extend(shared.err().map(|error| error.to_string()));
     }
     Ok((point, warnings))
-}
-
-/// Checks that the name of a stage means one stage: with a visit, but without its branch, it may mean
-/// those of several branches.
-pub(crate) fn one_stage(events: &[&Event], stage: Option<&str>) -> Result<(), RunError> {
-    let Some(stage) = stage else { return Ok(()) };
-    let name = checkpoint::StageName::parse(stage.trim());
-    if name.visit.is_none() {
-        return Ok(());
-    }
-    let stages = checkpoint::meant(events, name);
-    if stages.len() > 1 {
-        return Err(RunError::SeveralStages { stage: stage.to_owned(), stages });
-    }
-    Ok(())
 }

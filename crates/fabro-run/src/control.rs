@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::Bundle;
-use crate::actions::one_stage;
 use crate::worktree::fork_worktree;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
@@ -18,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::family::{cancel_family, end_leftover_processes, run_redactor};
 use crate::gates::{Gate, gate_names, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
-use crate::run::new_run_id;
+use crate::run_id::new_run_id;
 use crate::run_services::now_ms;
 use crate::sandbox::remove_canceled_sandbox;
 use crate::secrets::{refuse_secret, refuse_secrets};
@@ -460,4 +459,19 @@ async fn context_patch(
     let mut blobs = Vec::new();
     offload_patch(&mut patch, &mut blobs);
     Ok((patch, blobs))
+}
+
+/// Checks that the name of a stage means one stage: with a visit, but without its branch, it may mean
+/// those of several branches.
+fn one_stage(events: &[&Event], stage: Option<&str>) -> Result<(), RunError> {
+    let Some(stage) = stage else { return Ok(()) };
+    let name = checkpoint::StageName::parse(stage.trim());
+    if name.visit.is_none() {
+        return Ok(());
+    }
+    let stages = checkpoint::meant(events, name);
+    if stages.len() > 1 {
+        return Err(RunError::SeveralStages { stage: stage.to_owned(), stages });
+    }
+    Ok(())
 }

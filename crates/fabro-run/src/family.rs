@@ -12,7 +12,8 @@ use fabro_store::{Batch, Lease, RunStore, Store, StoreError};
 use fabro_types::RunId;
 
 use crate::RunError;
-use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
+use crate::run_id::RUN_ID_VARIABLE;
+use crate::services::ServiceBuilder;
 
 /// A run, or the run of a sub-workflow whose stage is running.
 #[derive(Clone, Debug)]

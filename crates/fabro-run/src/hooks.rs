@@ -13,6 +13,7 @@ use fabro_events::{CreatedRun, Event, EventBody, EventSink, timestamp};
 use fabro_handlers::Guard;
 use fabro_hooks::{Decision, Occasion, Runner};
 use fabro_redact::Redactor;
+use fabro_sandbox::agent_env;
 use fabro_tools::{Call, CallGuard};
 use fabro_types::{Failure, FailureClass, RunId};
 use serde_json::{Map, Value, json};
@@ -20,8 +21,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::run_id::RUN_ID_VARIABLE;
 use crate::run_services::now_ms;
-use crate::services::{RUN_ID_VARIABLE, expand_all, hook_env};
+use crate::secrets::{expand_all, text_variables};
 use crate::{RunSettings, SetupError};
 
 /// The folder of the run's directory that says what was delivered.
@@ -46,7 +48,7 @@ pub(crate) fn runners(
             HookAction::Command { .. } => Vec::new(),
             HookAction::Http { headers, .. } => expand_all(&format!("hook `{name}`"), headers)?,
         };
-        let env = hook_env(settings);
+        let env = agent_env(text_variables(), settings.env.clone());
         let around = fabro_hooks::Surroundings { env, headers, redactor: redactor.clone() };
         let runner = Runner::new(hook.clone(), around)
             .map_err(|error| SetupError::new(error.to_string(), "correct it in [[run.hooks]]"))?;

@@ -9,7 +9,7 @@ use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request,
 use fabro_types::{Failure, FailureClass, RunId};
 use tokio_util::sync::CancellationToken;
 
-use crate::services::RUN_ID_VARIABLE;
+use crate::run_id::RUN_ID_VARIABLE;
 
 /// Why a run cannot start.
 #[derive(Debug)]

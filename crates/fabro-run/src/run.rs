@@ -34,10 +34,11 @@ use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
 use crate::preflight;
 use crate::prepare::{PrepareError, RunDirs, prepare, prepare_dir};
+use crate::run_id::{RUN_ID_VARIABLE, new_run_id};
 use crate::run_services::RunServices;
 use crate::sandbox::{self, run_sandbox};
 use crate::secrets::{Variables, expand_env, without_secrets};
-use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
+use crate::services::ServiceBuilder;
 use crate::stage_commits::CommitsStages;
 use crate::worktree::{new_worktree, restored_worktrees};
 use crate::{
@@ -750,13 +751,6 @@ fn check_no_model_needed(
         check_no_model_needed(&child, child.plan()?.workflow(), depth + 1)?;
     }
     Ok(())
-}
-
-/// A new id, of the current time.
-/// A new id: the time and a random number.
-pub fn new_run_id() -> RunId {
-    let ulid = ulid::Ulid::generate();
-    RunId::from_parts(ulid.timestamp_ms(), ulid.random())
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use fabro_store::{RunStore, Store};
 use fabro_types::RunId;
 
 use crate::lease::with_lease;
-use crate::secrets::{expand_env, variable};
-use crate::services::text_variables;
+use crate::secrets::{expand_env, text_variables, variable};
 use crate::{Bundle, RunError, SetupError};
 
 /// How many processes and threads a sandbox has where the settings do not say.

@@ -17,9 +17,29 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// The variables of the environment that are UTF-8.
+pub(crate) fn text_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 /// The variables as scripts see them, with `$NAME` replaced by the value from the environment.
 pub(crate) fn expand_env(env: &Variables) -> Result<Variables, SetupError> {
     expand_env_with(env, variable)
+}
+
+/// Values of settings with `$NAME` replaced by the value from the environment. `owner` names the
+/// setting for messages.
+pub(crate) fn expand_all<'v, C: FromIterator<(String, String)>>(
+    owner: &str,
+    values: impl IntoIterator<Item = (&'v String, &'v String)>,
+) -> Result<C, SetupError> {
+    let expand = |(name, value): (&String, &String)| {
+        let value = expand_variables(value, variable)
+            .map_err(|error| SetupError::new(format!("{owner}: {error}"), "set the variable"))?;
+        Ok((name.clone(), value))
+    };
+    values.into_iter().map(expand).collect()
 }
 
 fn expand_env_with(

@@ -27,11 +27,9 @@ use crate::SetupError;
 use crate::answers::{UsedAnswers, prepared_answers};
 use crate::hooks::runners;
 use crate::models::{catalog, client};
+use crate::run_id::RUN_ID_VARIABLE;
 use crate::run_services::RunServices;
-use crate::secrets::{expand_env, variable};
-
-/// The variable that marks the processes of a run, so that a later driver finds those that a dead one left running.
-pub const RUN_ID_VARIABLE: &str = "FABRO_RUN_ID";
+use crate::secrets::{expand_all, expand_env, text_variables, variable};
 
 /// Builds the services of a run from its settings and the environment of this process.
 #[derive(Clone, Copy, Debug)]
@@ -279,11 +277,6 @@ pub(crate) fn artifact_rules(patterns: &ArtifactPatterns) -> Result<Rules, Setup
         .map_err(|error| SetupError::new(format!("`run.artifacts`: {error}"), "fix the pattern"))
 }
 
-/// The environment of hooks that are commands, without the variables of an event.
-pub(crate) fn hook_env(settings: &RunSettings) -> Vec<(String, String)> {
-    agent_env(text_variables(), settings.env.clone())
-}
-
 /// The values that refer to a variable of the environment, with the bare token of each header:
 /// `Bearer TOKEN` is as secret as `TOKEN`.
 fn secret_references<'v>(
@@ -301,20 +294,6 @@ fn secret_references<'v>(
         }
     }
     secrets
-}
-
-/// Values of settings with `$NAME` replaced by the value from the environment. `owner` names the
-/// setting for messages.
-pub(crate) fn expand_all<'v, C: FromIterator<(String, String)>>(
-    owner: &str,
-    values: impl IntoIterator<Item = (&'v String, &'v String)>,
-) -> Result<C, SetupError> {
-    let expand = |(name, value): (&String, &String)| {
-        let value = expand_variables(value, variable)
-            .map_err(|error| SetupError::new(format!("{owner}: {error}"), "set the variable"))?;
-        Ok((name.clone(), value))
-    };
-    values.into_iter().map(expand).collect()
 }
 
 fn web_tools(
@@ -408,12 +387,6 @@ fn backend_keys(
     let is_key =
         |name: &str| CliAgent::ALL.iter().any(|agent| agent.is_own_variable(name)) || named(name);
     user.into_iter().filter(|(name, _)| is_key(name)).collect()
-}
-
-/// The variables of the environment that are UTF-8.
-pub(crate) fn text_variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// A variable with the part of it that is secret: all of it by its name, or the password of a URL.

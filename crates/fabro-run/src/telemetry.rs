@@ -9,7 +9,7 @@ use fabro_telemetry::{Contents, Export, Exporter};
 use fabro_types::{BlobRef, RunId};
 
 use crate::error::SetupError;
-use crate::services::expand_all;
+use crate::secrets::expand_all;
 
 /// The trace of a run and of its sub-workflows; with prompts, answers, and arguments and results of tools when
 /// `with_contents`. A value that is too large or damaged stays a reference.

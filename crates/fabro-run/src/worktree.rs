@@ -16,7 +16,7 @@ use fabro_sandbox::git::{Author, GitError, Repository, Worktree};
 use fabro_store::Store;
 use fabro_types::RunId;
 
-use crate::services::RUN_ID_VARIABLE;
+use crate::run_id::RUN_ID_VARIABLE;
 use crate::stage_commits::{RunWorktrees, Warn};
 use crate::{RunError, SetupError};
 

@@ -23,7 +23,7 @@
 //! | a run | `invoke_workflow NAME` |
 //! | an agent's stage, an agent that another one started | `invoke_agent NODE` |
 //! | any other stage | `stage NODE` |
-//! | a request to a model that was answered | `chat MODEL` |
+//! | a request to a model: an answered one, or a failed one that another one followed | `chat MODEL` |
 //! | a call of a tool | `execute_tool TOOL` |
 //!
 //! Retries, gates, compactions and edges are events of these spans. The names of attributes are those of the
@@ -32,8 +32,8 @@
 //! # Limits
 //!
 //! Prompts, answers, arguments and results of tools are left out unless [`Contents::With`] asks for them: they
-//! may be confidential, and large. Times are whole milliseconds. A request that failed has no span of its own:
-//! the log only counts it.
+//! may be confidential, and large. Times are whole milliseconds. The last failed request of a stage that failed has
+//! no span of its own: it is the failure of the stage.
 
 mod export;
 pub mod names;

@@ -18,6 +18,10 @@ pub const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 pub const AGENT_NAME: &str = "gen_ai.agent.name";
 /// The conversation that a span belongs to.
 pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";
+/// Who serves the model: see [`provider_name`].
+pub const PROVIDER_NAME: &str = "gen_ai.provider.name";
+/// The model that was asked.
+pub const REQUEST_MODEL: &str = "gen_ai.request.model";
 /// The model that answered.
 pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
 /// Tokens sent, those of caches included.
@@ -61,3 +65,24 @@ pub const HANDLER: &str = "fabro.handler";
 pub const ATTEMPTS: &str = "fabro.attempts";
 /// The price in US dollars, as far as it is known.
 pub const COST: &str = "fabro.cost_usd";
+
+/// Names of providers in the conventions, by those of our settings; others are as the settings have them.
+const PROVIDER_NAMES: [(&str, &str); 11] = [
+    ("azure", "azure.ai.openai"),
+    ("bedrock", "aws.bedrock"),
+    ("gemini", "gcp.gemini"),
+    ("google", "gcp.gemini"),
+    ("grok", "x_ai"),
+    ("mistral", "mistral_ai"),
+    ("openai-responses", "openai"),
+    ("vertex", "gcp.vertex_ai"),
+    ("watsonx", "ibm.watsonx.ai"),
+    ("x-ai", "x_ai"),
+    ("xai", "x_ai"),
+];
+
+/// The value of [`PROVIDER_NAME`] for a provider of the settings.
+pub fn provider_name(provider: &str) -> &str {
+    let known = PROVIDER_NAMES.iter().find(|(ours, _)| *ours == provider);
+    known.map_or(provider, |(_, theirs)| theirs)
+}

@@ -293,7 +293,7 @@ impl<'a> RunSpans<'a> {
                 let whole =
                     || message.as_deref().map_or_else(|| Value::from(text.as_str()), Value::clone);
                 if role == "assistant" {
-                    self.chat(event, (&parent, &session), usage.as_ref(), &whole());
+                    self.chat(event, (&parent, &session), usage.as_ref(), Ok(&whole()));
                 } else if let Contents::With(read) = self.contents {
                     let sent = json!({"role": role, "content": read(&whole())});
                     self.sent.entry(session.clone()).or_default().push(sent);
@@ -342,6 +342,11 @@ impl<'a> RunSpans<'a> {
                 ];
                 self.moment(stage, event, "agent.compaction.completed", attributes);
             }
+            EventBody::AgentError { class, message, usage: usage @ Some(_) } => {
+                let error = (class.as_str(), message.as_str());
+                self.chat(event, (&parent, &session), usage.as_ref(), Err(error));
+                self.waiting_since.insert(session, event.ts_ms);
+            }
             EventBody::AgentError { message, .. } | EventBody::AgentWarning { message, .. } => {
                 let attributes = vec![Attribute::new("message", message.as_str())];
                 let is_error = matches!(event.entry.body, EventBody::AgentError { .. });
@@ -352,13 +357,14 @@ impl<'a> RunSpans<'a> {
         }
     }
 
-    /// A request that was answered: from the last thing that was recorded of the conversation.
+    /// A request that was answered, or failed with a class and a message and was sent again: from the last thing
+    /// that was recorded of the conversation.
     fn chat(
         &mut self,
         event: &Event,
         (parent, session): (&str, &str),
         usage: Option<&Usage>,
-        message: &Value,
+        answer: Result<&Value, (&str, &str)>,
     ) {
         let model = usage.and_then(|usage| usage.model.as_deref());
         let mut attributes = vec![
@@ -366,7 +372,14 @@ impl<'a> RunSpans<'a> {
             Attribute::new(names::CONVERSATION_ID, session),
         ];
         attributes.extend(usage.into_iter().flat_map(usage_attributes));
-        if let Contents::With(read) = self.contents {
+        let status = match answer {
+            Ok(_) => SpanStatus { code: WELL, message: String::new() },
+            Err((class, message)) => {
+                attributes.push(Attribute::new(names::ERROR_TYPE, class));
+                failed(message)
+            }
+        };
+        if let (Contents::With(read), Ok(message)) = (self.contents, answer) {
             let sent = self.sent.remove(session).unwrap_or_default();
             attributes.push(Attribute::new(names::INPUT_MESSAGES, Value::from(sent).to_string()));
             let answered = json!([{"role": "assistant", "content": read(message)}]);
@@ -377,8 +390,7 @@ impl<'a> RunSpans<'a> {
         let start_ms = self.waiting_since.get(session).copied().unwrap_or(event.ts_ms);
         let key = format!("chat {}", event.seq);
         self.open(&key, name, CLIENT, parent.to_owned(), start_ms, attributes);
-        let well = SpanStatus { code: WELL, message: String::new() };
-        self.end(&key, event.ts_ms, well, Vec::new());
+        self.end(&key, event.ts_ms, status, Vec::new());
     }
 
     fn end_tool(&mut self, event: &Event, key: &str, done: &CompletedTool) {
@@ -452,7 +464,15 @@ fn text_of(failure: &StageFailure) -> String {
 }
 
 fn usage_attributes(usage: &Usage) -> Vec<Attribute> {
-    let model = usage.model.as_deref().map(|model| Attribute::new(names::RESPONSE_MODEL, model));
+    let provider = usage.provider.as_deref().map(names::provider_name);
+    let response_model = usage.response_model.as_ref().or(usage.model.as_ref());
+    let answered = response_model.filter(|_| usage.turns > 0).map(String::as_str);
+    let named = [
+        (names::PROVIDER_NAME, provider),
+        (names::REQUEST_MODEL, usage.model.as_deref()),
+        (names::RESPONSE_MODEL, answered),
+    ];
+    let named = named.into_iter().filter_map(|(name, value)| Some(Attribute::new(name, value?)));
     let counts = [
         (names::INPUT_TOKENS, usage.input_tokens),
         (names::OUTPUT_TOKENS, usage.output_tokens),
@@ -463,5 +483,86 @@ fn usage_attributes(usage: &Usage) -> Vec<Attribute> {
     let counts = counts.into_iter().filter(|(_, tokens)| *tokens > 0);
     let counts = counts.map(|(name, tokens)| Attribute::new(name, tokens));
     let cost = (usage.cost_usd > 0.0).then(|| Attribute::new(names::COST, usage.cost_usd));
-    model.into_iter().chain(counts).chain(cost).collect()
+    named.chain(counts).chain(cost).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_events::Entry;
+    use fabro_types::FailureClass;
+
+    use super::*;
+
+    fn event(seq: u64, body: EventBody) -> Event {
+        let entry = Entry { node_id: Some("work".into()), visit: Some(1), ..Entry::new(body) };
+        Event {
+            run_id: RunId::from_parts(0, 7),
+            seq,
+            ts_ms: 10 * i64::try_from(seq).unwrap(),
+            entry,
+        }
+    }
+
+    fn answer(usage: Usage) -> EventBody {
+        EventBody::AgentMessage {
+            role: "assistant".to_owned(),
+            text: "done".to_owned(),
+            message: None,
+            usage: Some(usage),
+            given: None,
+            purpose: None,
+        }
+    }
+
+    /// The requests to models: name, times in milliseconds, status, and what the conventions say of the model.
+    fn chats(log: &[Event]) -> Vec<String> {
+        let export = trace(log[0].run_id, &[log], &Contents::Omitted);
+        let export = serde_json::to_value(&export).unwrap();
+        let spans = export["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+        let chats = spans.iter().filter(|span| span["name"].as_str().unwrap().starts_with("chat"));
+        let line = |span: &Value| {
+            let ms = |key: &str| span[key].as_str().unwrap().trim_end_matches("000000").to_owned();
+            let attributes = span["attributes"].as_array().unwrap().iter().filter_map(|it| {
+                let key = it["key"].as_str()?;
+                let name = ["provider.name", "request.model", "response.model", "error.type"];
+                let name = name.iter().find(|name| key.ends_with(*name))?;
+                Some(format!("{name}={}", it["value"]["stringValue"].as_str()?))
+            });
+            let attributes: Vec<_> = attributes.collect();
+            let times = [ms("startTimeUnixNano"), ms("endTimeUnixNano")].join("-");
+            let status = &span["status"]["code"];
+            format!("{} {times} [{status}] {}", span["name"], attributes.join(" "))
+        };
+        chats.map(line).collect()
+    }
+
+    #[test]
+    fn a_request_names_its_provider_and_its_models() {
+        let asked = |provider: &str, model: &str| Usage {
+            model: Some(model.to_owned()),
+            provider: Some(provider.to_owned()),
+            ..Usage::default()
+        };
+        let failed = Usage { failed_requests: 1, ..asked("openai-responses", "gpt-6.2-sol") };
+        let renamed = Some("gemini-4-argon-001".to_owned());
+        let answered =
+            Usage { turns: 1, response_model: renamed, ..asked("gemini", "gemini-4-argon") };
+        let own = Usage { turns: 1, ..asked("my-server", "llama") };
+        let class = FailureClass::TransientInfra;
+        let message = "asking gemini instead: the model is overloaded".to_owned();
+        let log = [
+            event(1, EventBody::RunStarted {}),
+            event(2, EventBody::AgentError { class, message, usage: Some(failed) }),
+            event(3, answer(answered)),
+            event(4, answer(own)),
+        ];
+        assert_eq!(
+            chats(&log),
+            [
+                r#""chat gpt-6.2-sol" 20-20 [2] provider.name=openai request.model=gpt-6.2-sol error.type=transient_infra"#,
+                r#""chat gemini-4-argon" 20-30 [1] provider.name=gcp.gemini request.model=gemini-4-argon response.model=gemini-4-argon-001"#,
+                r#""chat llama" 30-40 [1] provider.name=my-server request.model=llama response.model=llama"#,
+            ]
+        );
+    }
 }

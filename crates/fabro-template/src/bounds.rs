@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
 
-use crate::render::MAX_OUTPUT;
+use crate::limited::MAX_OUTPUT;
 
 /// The most elements of a list that a filter makes.
 const MAX_ITEMS: usize = 1_000_000;

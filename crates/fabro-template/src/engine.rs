@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Object, Serde, Value, ValueKind};
+use minijinja::value::{Object, Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 
-use crate::bounds::{bound_filters, count_emitted, too_large};
-use crate::render::Limited;
+use crate::bounds::{bound_filters, count_emitted};
+use crate::text::{Raw, text_of};
 use crate::vars::resolve;
 use crate::{Mode, ReadTarget, RenderError, Vars};
 
@@ -42,47 +42,6 @@ pub(crate) fn environment() -> Environment<'static> {
         out.write_str(&text).map_err(Error::from)
     });
     environment
-}
-
-/// What went through `raw`. An object of its own and not a string marked safe: filters such as
-/// `tojson` mark their results safe too, and those are to be quoted.
-#[derive(Debug)]
-struct Raw(String);
-
-impl Object for Raw {
-    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The value went through `raw` last.
-pub(crate) fn is_raw(value: &Value) -> bool {
-    value.downcast_object_ref::<Raw>().is_some()
-}
-
-/// The text of a value: nothing for null, compact JSON for lists and maps.
-pub(crate) fn text_of(value: &Value) -> Result<String, Error> {
-    if let Some(raw) = value.downcast_object_ref::<Raw>() {
-        return Ok(raw.0.clone());
-    }
-    match value.kind() {
-        ValueKind::Undefined => Err(ErrorKind::UndefinedError.into()),
-        ValueKind::None => Ok(String::new()),
-        // As JSON writes it; the engine writes `True`.
-        ValueKind::Bool => Ok(value.is_true().to_string()),
-        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
-            let mut out = Limited::default();
-            serde_json::to_writer(&mut out, value).map_err(|error| {
-                if error.is_io() {
-                    return too_large();
-                }
-                Error::new(ErrorKind::BadSerialization, error.to_string())
-            })?;
-            Ok(out.into_text())
-        }
-        ValueKind::Invalid => Err(Error::new(ErrorKind::InvalidOperation, value.to_string())),
-        _ => Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
-    }
 }
 
 /// The outermost names of a template, and what happened when they were read.

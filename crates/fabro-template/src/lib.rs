@@ -44,6 +44,7 @@ mod bounds;
 mod code_variables;
 mod engine;
 mod error;
+mod limited;
 mod misplaced;
 mod parse;
 mod python;
@@ -55,6 +56,7 @@ mod script;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod text;
 mod vars;
 
 use std::collections::BTreeSet;

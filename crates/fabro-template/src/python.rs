@@ -4,7 +4,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use serde_json::Value as Json;
 
-use crate::engine::{is_raw, text_of};
+use crate::text::{is_raw, text_of};
 
 /// A literal that Python reads as this value: `None`, `True`, numbers, strings in quotes, lists, dicts.
 pub(crate) fn literal(value: &Value) -> Result<String, Error> {

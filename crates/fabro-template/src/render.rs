@@ -1,18 +1,17 @@
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 
-use crate::engine::{EXPRESSIONS, Root, is_raw, text_of};
+use crate::engine::{EXPRESSIONS, Root};
+use crate::limited::{Limited, MAX_OUTPUT};
 use crate::parse::{Formula, Part, TEMPLATE};
 use crate::shell::VALUE;
+use crate::text::{is_raw, text_of};
 use crate::{Mode, ReadTarget, RenderError, script};
 
 /// The most that one value may bring into a script, in bytes: what Linux takes in one argument.
 const MAX_SCRIPT_VALUE: usize = 128 << 10;
-/// The most that a template may grow to, in bytes.
-pub(crate) const MAX_OUTPUT: usize = 32 << 20;
 
 /// Renders a template of ours.
 pub(crate) fn parts(parts: &[Part], root: &Arc<Root>) -> Result<String, RenderError> {
@@ -105,7 +104,7 @@ pub(crate) fn jinja(
     let result = environment.get_template(TEMPLATE).and_then(|template| {
         template.render_captured_to(Value::from_dyn_object(Arc::clone(root)), &mut out).map(drop)
     });
-    if out.0.len() > MAX_OUTPUT {
+    if out.is_exceeded() {
         return Err(RenderError::OutputTooLarge { limit: MAX_OUTPUT });
     }
     result.map_err(|error| {
@@ -113,31 +112,4 @@ pub(crate) fn jinja(
         root.explain(&error, || format!("line {line}"), |_| true)
     })?;
     Ok(out.into_text())
-}
-
-/// Takes little more than a template may grow to.
-#[derive(Default)]
-pub(crate) struct Limited(Vec<u8>);
-
-impl Limited {
-    pub(crate) fn into_text(self) -> String {
-        match String::from_utf8(self.0) {
-            Ok(text) => text,
-            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-        }
-    }
-}
-
-impl Write for Limited {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.extend_from_slice(bytes);
-        if self.0.len() > MAX_OUTPUT {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

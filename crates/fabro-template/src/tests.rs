@@ -503,7 +503,7 @@ fn bounded_filters_work_as_before() {
         let ours = Template::parse(&text).unwrap().render(Arc::new(values()), Mode::Prompt);
         let mut plain = minijinja::Environment::new();
         plain.set_undefined_behavior(minijinja::UndefinedBehavior::SemiStrict);
-        plain.set_formatter(|out, _, value| Ok(out.write_str(&crate::engine::text_of(value)?)?));
+        plain.set_formatter(|out, _, value| Ok(out.write_str(&crate::text::text_of(value)?)?));
         let goal = minijinja::context! { goal => values().goal() };
         let theirs = plain.render_str(&text, goal);
         assert_eq!(ours.unwrap(), theirs.unwrap(), "{expression}");

@@ -54,7 +54,7 @@ pub(crate) fn agent_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         EventBody::AgentWarning { message, .. } => {
             (Mark::Odd, format!("{name} warns: {}", quoted(message)))
         }
-        EventBody::AgentError { class, message } => {
+        EventBody::AgentError { class, message, .. } => {
             (Mark::Bad, format!("{name}: {} ({class})", quoted(message)))
         }
         _ => return None,

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_types::{BranchPath, NodeKind, RunId, Status, one_line};
+use fabro_types::{BranchPath, NodeKind, RunId, Status, Usage, one_line};
 
 use crate::agent_line::call;
 use crate::fan_out::FanOuts;
@@ -97,8 +97,7 @@ impl RunningStage {
                 if !text.trim().is_empty() {
                     self.said.clone_from(text);
                 }
-                let usage = usage.as_ref();
-                self.tokens += usage.map_or(0, |usage| usage.input_tokens + usage.output_tokens);
+                self.count(usage.as_ref());
             }
             EventBody::AgentToolStarted { call_id, tool, arguments } => {
                 self.calls.push((call_id.clone(), call(tool, arguments)));
@@ -107,11 +106,17 @@ impl RunningStage {
                 self.calls.retain(|(call_id, _)| *call_id != end.call_id);
             }
             EventBody::AgentCompactionStarted { .. } => self.compacts = true,
-            EventBody::AgentCompactionCompleted(_) | EventBody::AgentError { .. } => {
+            EventBody::AgentCompactionCompleted(_) => self.compacts = false,
+            EventBody::AgentError { usage, .. } => {
                 self.compacts = false;
+                self.count(usage.as_ref());
             }
             _ => {}
         }
+    }
+
+    fn count(&mut self, usage: Option<&Usage>) {
+        self.tokens += usage.map_or(0, |usage| usage.input_tokens + usage.output_tokens);
     }
 
     /// Another driver resumes it.

@@ -34,6 +34,7 @@ mod permissions;
 mod pest_error;
 mod provider_kind;
 mod reserved;
+mod skip;
 mod status;
 mod syntax;
 mod text;

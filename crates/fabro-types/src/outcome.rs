@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr};
 
+use crate::skip::is_default;
 use crate::{Status, Usage};
 
 /// Changes to the context: keys and their new values, in key order.
@@ -93,10 +94,6 @@ pub enum OnUnavailable {
     Pause,
     /// It is a failure of the stage like any other.
     Fail,
-}
-
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl Failure {

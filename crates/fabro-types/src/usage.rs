@@ -1,13 +1,20 @@
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::is_default;
+use crate::skip::is_default;
 
 /// What a stage used of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The model that answered, when there was one.
+    /// The model that was asked, when there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The model that answered, as its server names it, where that is another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_model: Option<String>,
+    /// The provider of the model, where it is known: `anthropic`, `openai`, `gemini`, or the name of a server that
+    /// is compatible with `OpenAI`'s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// Tokens sent, those read from a cache and written into it included.
     #[serde(default)]
     pub input_tokens: u64,
@@ -48,6 +55,8 @@ impl Usage {
     pub fn add(&mut self, other: &Self) {
         if other.model.is_some() {
             self.model.clone_from(&other.model);
+            self.response_model.clone_from(&other.response_model);
+            self.provider.clone_from(&other.provider);
         }
         // What others count may be any number.
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
@@ -68,10 +77,14 @@ impl Usage {
     #[must_use]
     pub fn without(&self, counted: &Self) -> Self {
         // Sums in another order differ in their last digits.
-        let dollars = |total: f64, counted: f64| Some(total - counted).filter(|it| *it > 1e-9);
-        let more = |total: f64, counted: f64| dollars(total, counted).unwrap_or_default();
+        let more = |total: f64, counted: f64| {
+            let rest = ((total - counted) * 1e12).round() / 1e12;
+            if rest > 1e-9 { rest } else { 0.0 }
+        };
         Self {
             model: self.model.clone(),
+            response_model: self.response_model.clone(),
+            provider: self.provider.clone(),
             input_tokens: self.input_tokens.saturating_sub(counted.input_tokens),
             output_tokens: self.output_tokens.saturating_sub(counted.output_tokens),
             cached_tokens: self.cached_tokens.saturating_sub(counted.cached_tokens),
@@ -96,7 +109,13 @@ impl Usage {
 
     /// Whether it counts nothing: no request, no token, no price.
     pub fn is_nothing(&self) -> bool {
-        *self == Self { model: self.model.clone(), ..Self::default() }
+        let named = Self {
+            model: self.model.clone(),
+            response_model: self.response_model.clone(),
+            provider: self.provider.clone(),
+            ..Self::default()
+        };
+        *self == named
     }
 
     /// Takes these costs as its price.

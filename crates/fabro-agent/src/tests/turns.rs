@@ -383,22 +383,33 @@ async fn a_failed_try_is_recorded_before_the_next_one() {
     let fails = Play::list(vec![Turn::Fail(ErrorKind::Overloaded)]);
     let retry = RetryPolicy { jitter: false, ..RetryPolicy::default() };
     let asking = RequestPolicy { retry, ..RequestPolicy::default() };
+    let price: crate::Price = Arc::new(|usage| usage.cost_usd = 0.25 * f64::from(usage.requests()));
+    let settings = || Settings { price: Some(Arc::clone(&price)), ..settings() };
     let (mut session, journal) = session(&fails, Settings { asking, ..settings() });
     let never = never();
     let sent = session.send("hello".to_owned(), &never);
     let in_the_wait = std::time::Duration::from_millis(500);
     assert!(tokio::time::timeout(in_the_wait, sent).await.is_err());
+    // It was paid for, whether the run is canceled now or killed.
+    assert_eq!((session.usage().failed_requests, session.usage().cost_usd), (1, 0.25));
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
     error transient_infra: asking again in 1 s: the model is overloaded: try again later
     ");
     // After a kill during the wait, the session resumes with the same request.
+    let recorded = Transcript::from_notes(&journal.notes(), super::no_blobs).unwrap();
+    assert_eq!((recorded.usage().failed_requests, recorded.usage().cost_usd), (1, 0.25));
     let model = Play::list(vec![say("there")]);
-    let (mut session, _) = super::session(&model, settings());
-    session
-        .restore(model.after(Transcript::from_notes(&journal.notes(), super::no_blobs).unwrap()));
-    assert_eq!(session.resume(&never).await.unwrap().text, "there");
+    let (mut session, later) = super::session(&model, settings());
+    session.restore(model.after(recorded));
+    let answer = session.resume(&never).await.unwrap();
+    assert_eq!((answer.text.as_str(), answer.usage.cost_usd), ("there", 0.5));
     assert_eq!(model.requests()[0].messages.len(), 1);
+    // Each request is in the record once.
+    let notes = [journal.notes(), later.notes()].concat();
+    let recorded = Transcript::from_notes(&notes, super::no_blobs).unwrap();
+    let counts = recorded.usage();
+    assert_eq!((counts.turns, counts.failed_requests, counts.cost_usd), (1, 1, 0.5));
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,7 +59,7 @@ struct Wanted {
 }
 
 /// A file that was checked: a workflow, or a run.toml.
-pub(super) struct Outcome {
+struct Outcome {
     file: String,
     source: String,
     findings: Vec<Diagnostic>,
@@ -68,7 +68,7 @@ pub(super) struct Outcome {
 /// Checks workflows.
 pub async fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     if args.watch {
-        return watch(args, global).await;
+        return watch(&args.paths, || check_again(args, global)).await;
     }
     let report = report_on(&args.paths)?;
     if args.is_json() {
@@ -82,31 +82,48 @@ pub async fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Ex
     Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })
 }
 
+/// Checks once, and prints the result in the place of the last one. The files that were read are
+/// returned.
+fn check_again(args: &ValidateArgs, global: &Global) -> anyhow::Result<BTreeSet<PathBuf>> {
+    let report = report_on(&args.paths)?;
+    if args.is_json() {
+        output::json_text(format!("{}\n", report.as_json()))?;
+        return Ok(report.files);
+    }
+    if global.can_redraw_stdout() {
+        output::bytes(b"\x1b[2J\x1b[3J\x1b[H")?;
+    }
+    let paint = global.paint_stdout();
+    let text = human(&report.outcomes, paint);
+    output::text(&format!("{text}{}\n", paint.hint("Waiting for changes; Ctrl-C ends.")))?;
+    Ok(report.files)
+}
+
 impl ValidateArgs {
-    pub(super) fn is_json(&self) -> bool {
+    fn is_json(&self) -> bool {
         self.json || self.format == Format::Json
     }
 }
 
 /// The result of checking all paths once.
 #[derive(Default)]
-pub(super) struct Report {
-    pub(super) outcomes: Vec<Outcome>,
+struct Report {
+    outcomes: Vec<Outcome>,
     /// Every file that was read, or that could not be.
-    pub(super) files: BTreeSet<PathBuf>,
+    files: BTreeSet<PathBuf>,
     checked: Option<Checked>,
 }
 
 impl Report {
     /// Made only for programs: it has every finding, of which people see fifty.
-    pub(super) fn as_json(&self) -> Value {
+    fn as_json(&self) -> Value {
         let files: Vec<Value> = self.outcomes.iter().map(Outcome::as_json).collect();
         json!({"files": files})
     }
 }
 
 /// Checks every workflow that the paths mean, and the settings that hold for them.
-pub(super) fn report_on(paths: &[String]) -> anyhow::Result<Report> {
+fn report_on(paths: &[String]) -> anyhow::Result<Report> {
     let cwd = cwd()?;
     let home = home();
     let mut report = Report::default();
@@ -272,7 +289,7 @@ fn check_workflow(
     Outcome { file, source, findings }
 }
 
-pub(super) fn human(outcomes: &[Outcome], paint: Paint) -> String {
+fn human(outcomes: &[Outcome], paint: Paint) -> String {
     let mut text = String::new();
     for it in outcomes {
         text.push_str(&diagnostics::render(&it.file, &it.source, &it.findings, paint));

@@ -8,10 +8,8 @@ use std::time::{Duration, SystemTime};
 use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
-use super::validate::{ValidateArgs, human, report_on};
 use crate::exit::Exit;
-use crate::global::{Global, cwd};
-use crate::output;
+use crate::global::cwd;
 use crate::workflow_files::workflows_in;
 
 /// How often the files are looked at.
@@ -20,16 +18,20 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// What shows that a file has changed; `None` while there is none.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// Checks the workflows, and again whenever one of their files changes, until Ctrl-C.
-pub(super) async fn watch(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
+/// Checks the workflows of these paths, and again whenever one of the files changes that `check` has read, until
+/// Ctrl-C.
+pub(super) async fn watch(
+    paths: &[String],
+    check: impl Fn() -> anyhow::Result<BTreeSet<PathBuf>>,
+) -> anyhow::Result<Exit> {
     let cwd = cwd()?;
     let watching = async {
         let mut files = BTreeSet::new();
         loop {
             // Taken before the check, so that what changes meanwhile is seen.
             let mut stamps = stamps(&files);
-            let listed = listed(&args.paths, &cwd);
-            files = check(args, global)?;
+            let listed = listed(paths, &cwd);
+            files = check()?;
             for file in &files {
                 stamps.entry(file.clone()).or_insert_with(|| stamp(file));
             }
@@ -37,7 +39,7 @@ pub(super) async fn watch(args: &ValidateArgs, global: &Global) -> anyhow::Resul
             loop {
                 sleep(INTERVAL).await;
                 let has_changed = |(file, seen): (&PathBuf, &Stamp)| stamp(file) != *seen;
-                if stamps.iter().any(has_changed) || self::listed(&args.paths, &cwd) != listed {
+                if stamps.iter().any(has_changed) || self::listed(paths, &cwd) != listed {
                     break;
                 }
             }
@@ -47,23 +49,6 @@ pub(super) async fn watch(args: &ValidateArgs, global: &Global) -> anyhow::Resul
         ended = watching => ended,
         signal = ctrl_c() => signal.map(|()| Exit::INTERRUPTED).map_err(Into::into),
     }
-}
-
-/// Checks once, and prints the result in the place of the last one. The files that were read are
-/// returned.
-fn check(args: &ValidateArgs, global: &Global) -> anyhow::Result<BTreeSet<PathBuf>> {
-    let report = report_on(&args.paths)?;
-    if args.is_json() {
-        output::json_text(format!("{}\n", report.as_json()))?;
-        return Ok(report.files);
-    }
-    if global.can_redraw_stdout() {
-        output::bytes(b"\x1b[2J\x1b[3J\x1b[H")?;
-    }
-    let paint = global.paint_stdout();
-    let text = human(&report.outcomes, paint);
-    output::text(&format!("{text}{}\n", paint.hint("Waiting for changes; Ctrl-C ends.")))?;
-    Ok(report.files)
 }
 
 /// The workflows of the paths that are directories.

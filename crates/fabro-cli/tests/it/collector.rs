@@ -148,7 +148,7 @@ fn check_operation(span: &Span) -> String {
     let (subject, kind) = match operation.as_str() {
         "invoke_workflow" => ("gen_ai.workflow.name", 1),
         "invoke_agent" => ("gen_ai.agent.name", 1),
-        "chat" => ("gen_ai.response.model", 3),
+        "chat" => ("gen_ai.request.model", 3),
         "execute_tool" => ("gen_ai.tool.name", 1),
         other => panic!("`{other}` is no operation of the conventions"),
     };

@@ -37,6 +37,8 @@ pub(super) struct ExternalConversation<'a> {
     handler: &'a LlmHandler,
     program: Box<dyn Program>,
     name: String,
+    /// Who serves the program's models, where that is known.
+    vendor: Option<String>,
     request: &'a str,
     work_dir: PathBuf,
     /// Tells the program what the workflow knows.
@@ -77,13 +79,13 @@ impl<'a> ExternalConversation<'a> {
         request: &'a StageRequest,
         recorded: &[Event],
     ) -> Result<Self, StageEnd> {
-        let (name, program) = program(handler, stage)?;
+        let ExternalProgram { name, vendor, program } = program(handler, stage)?;
         let work_dir = Path::new(&stage.run.work_dir).to_owned();
         let status = AgentStatus::before(&work_dir, recorded.first().map(|first| first.ts_ms));
         let before = known(stage, handler.tree.before(&work_dir).await).await;
         let mut so_far = RecordedConversation::read(stage, recorded)?;
         for note in &request.notes {
-            if let EventBody::AgentMessage { usage: Some(usage), .. } = &note.body {
+            if let Some(usage) = note.body.request_usage() {
                 so_far.usage.add(usage);
             }
         }
@@ -91,6 +93,7 @@ impl<'a> ExternalConversation<'a> {
             handler,
             program,
             name,
+            vendor,
             request: &request.message,
             work_dir,
             context_server: context_server::of(handler, stage, request).await,
@@ -182,6 +185,7 @@ impl<'a> ExternalConversation<'a> {
         let mut report = std::mem::take(&mut *report.lock());
         report.session = session_id;
         for used in &mut report.usage {
+            used.provider.clone_from(&self.vendor);
             self.handler.price_sum(used, &self.unpriced);
         }
         Ok((ended, report))
@@ -429,7 +433,15 @@ fn is_session_lost(error: &BackendError) -> bool {
     !is_other && error.remedy().is_none()
 }
 
-fn program(handler: &LlmHandler, stage: &Stage) -> Result<(String, Box<dyn Program>), Failure> {
+/// The program that a stage runs.
+struct ExternalProgram {
+    name: String,
+    /// Who serves its models, where that is known.
+    vendor: Option<String>,
+    program: Box<dyn Program>,
+}
+
+fn program(handler: &LlmHandler, stage: &Stage) -> Result<ExternalProgram, Failure> {
     let failed = |message: String| Failure::new(FailureClass::Structural, message);
     if let Backend::Acp { command, config } = super::backend(stage) {
         let Some(command) = command else {
@@ -438,7 +450,8 @@ fn program(handler: &LlmHandler, stage: &Stage) -> Result<(String, Box<dyn Progr
         };
         let none = Value::Object(Map::new());
         let agent = Acp::new(command, config.as_ref().unwrap_or(&none))?;
-        return Ok((agent.name().to_owned(), Box::new(agent)));
+        let name = agent.name().to_owned();
+        return Ok(ExternalProgram { name, vendor: None, program: Box::new(agent) });
     }
     let provider = handler.provider_name(stage).or_else(|| {
         let model = handler.model_name(stage)?;
@@ -446,7 +459,11 @@ fn program(handler: &LlmHandler, stage: &Stage) -> Result<(String, Box<dyn Progr
     });
     let provider = provider.as_deref().unwrap_or("anthropic");
     match CliAgent::of_provider(provider) {
-        Some(agent) => Ok((agent.name().to_owned(), Box::new(Cli::new(agent)))),
+        Some(agent) => Ok(ExternalProgram {
+            name: agent.name().to_owned(),
+            vendor: Some(provider.to_owned()),
+            program: Box::new(Cli::new(agent)),
+        }),
         None => Err(failed(format!(
             "no command-line agent for provider `{provider}`: use anthropic (claude), openai (codex), gemini or antigravity (agy)"
         ))),

@@ -45,10 +45,12 @@ impl RecordedConversation {
     pub(super) fn read(stage: &Stage, recorded: &[Event]) -> Result<Self, StageEnd> {
         let mut read = Self::default();
         for Event { entry, .. } in recorded {
+            if let Some(usage) = entry.body.request_usage() {
+                read.usage.add(usage);
+            }
             match &entry.body {
                 EventBody::AgentMessage { role, message, usage, purpose, .. } => {
                     let usage = usage.clone().unwrap_or_default();
-                    read.usage.add(&usage);
                     if entry.parent_session_id.is_some() {
                         continue;
                     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use fabro_engine::{Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note};
-use fabro_llm::{Message, Request, ask};
+use fabro_llm::{Message, ModelError, Progress, Request, ask};
 use fabro_preamble::memory::{Memory, RECENT_TURNS};
 use fabro_types::Usage;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::{LlmHandler, cannot_record};
 use crate::common::{cache_key, preview, session_id, warn};
@@ -56,22 +57,10 @@ impl LlmHandler {
             text
         } else {
             let prompt = format!("{INSTRUCTIONS}\n\n{earlier}\n\n{}", memory.summary());
-            let (text, usage) = self.ask_for_summary(stage, model, prompt).await;
-            // What failed requests cost counts too.
-            if text.is_some() || usage != Usage::default() {
-                let body = EventBody::AgentMessage {
-                    role: "assistant".to_owned(),
-                    text: text.as_deref().map_or_else(String::new, preview),
-                    message: text.as_deref().map(|text| Value::from(text).into()),
-                    usage: Some(usage),
-                    given: None,
-                    purpose: None,
-                };
-                let parent_session_id = Some(Arc::from(session));
-                notes.push(Note { body, session_id: Some(id), parent_session_id });
-                let kept = stage.reporter.record(notes.clone(), Vec::new(), Vec::new());
-                kept.await.map_err(cannot_record)?;
-            }
+            let parent = Arc::from(session);
+            let mut log = Recorder { stage, id, parent, notes: Vec::new() };
+            let text = self.ask_for_summary(&mut log, model, prompt).await?;
+            notes = log.notes;
             let Some(text) = text else { return Ok(Summarised { memory, update: None, notes }) };
             text
         };
@@ -79,39 +68,111 @@ impl LlmHandler {
         Ok(Summarised { memory: memory.with_summary(text), update, notes })
     }
 
-    /// The summary, and what was used for it. Without an answer the memory keeps the summary that needs no
-    /// model, and a warning is reported.
+    /// The summary, and what was used for it is recorded. Without an answer the memory keeps the summary that needs
+    /// no model, and a warning is reported.
     async fn ask_for_summary(
         &self,
-        stage: &Stage,
+        log: &mut Recorder<'_>,
         model: String,
         prompt: String,
-    ) -> (Option<String>, Usage) {
+    ) -> Result<Option<String>, StageEnd> {
+        let stage = log.stage;
         let mut request = Request::new(vec![Message::user(prompt).into()]);
         request.model = Some(model);
         request.cache_key = Some(cache_key(stage));
         let model = (self.models)(&stage.at.node, &stage.turns);
         let asking = self.asking(stage);
-        let asked = ask(&model, request, &asking, |_| stage.reporter.touch());
-        let answer = tokio::select! {
-            answer = asked => answer,
-            () = stage.cancel.cancelled() => return (None, Usage::default()),
+        let mut counted = Usage::default();
+        let (failures, mut failed) = mpsc::unbounded_channel();
+        let watch = |progress: Progress<'_>| {
+            stage.reporter.touch();
+            if let Progress::Retrying { error, .. } | Progress::Failover { error, .. } = progress {
+                counted.add(&error.usage);
+                // The other end outlives this one.
+                let _ = failures.send(error.clone());
+            }
         };
-        let (answer, mut usage) = match answer {
+        let answer = {
+            let mut asked = std::pin::pin!(ask(&model, request, &asking, watch));
+            loop {
+                tokio::select! {
+                    biased;
+                    // It was paid for, and the next request may be a minute away.
+                    Some(error) = failed.recv() => self.record_failure(log, error).await?,
+                    answer = &mut asked => break answer,
+                    () = stage.cancel.cancelled() => return Ok(None),
+                }
+            }
+        };
+        while let Ok(error) = failed.try_recv() {
+            self.record_failure(log, error).await?;
+        }
+        let (answer, usage) = match answer {
             Ok(reply) => (Ok(reply.text().trim().to_owned()), reply.usage),
             Err(error) => (Err(error.to_string()), *error.usage),
         };
+        let mut usage = usage.without(&counted);
         self.price_now(&mut usage);
-        let why = match answer {
-            Ok(text) if !text.is_empty() => {
-                return (Some(self.agents.redactor.redact(&text).into_owned()), usage);
-            }
-            Ok(_) => "its answer is empty".to_owned(),
-            Err(why) => why,
+        let text = match answer {
+            Ok(text) if !text.is_empty() => Ok(self.agents.redactor.redact(&text).into_owned()),
+            Ok(_) => Err("its answer is empty".to_owned()),
+            Err(why) => Err(why),
         };
-        let message = format!("the summary model failed, older turns are excerpts: {why}");
-        warn(&stage.reporter, "memory", message).await;
-        (None, usage)
+        let text = match text {
+            Ok(text) => Some(text),
+            Err(why) => {
+                let message = format!("the summary model failed, older turns are excerpts: {why}");
+                warn(&stage.reporter, "memory", message).await;
+                None
+            }
+        };
+        // What failed requests cost counts too.
+        if text.is_some() || !usage.is_nothing() {
+            let body = EventBody::AgentMessage {
+                role: "assistant".to_owned(),
+                text: text.as_deref().map_or_else(String::new, preview),
+                message: text.as_deref().map(|text| Value::from(text).into()),
+                usage: Some(usage),
+                given: None,
+                purpose: None,
+            };
+            log.record(body).await?;
+        }
+        Ok(text)
+    }
+
+    /// Records a failed request that another one follows.
+    async fn record_failure(
+        &self,
+        log: &mut Recorder<'_>,
+        error: ModelError,
+    ) -> Result<(), StageEnd> {
+        let class = error.class();
+        let message = self.agents.redactor.redact(&error.to_string()).into_owned();
+        let mut usage = *error.usage;
+        self.price_now(&mut usage);
+        log.record(EventBody::AgentError { class, message, usage: Some(usage) }).await
+    }
+}
+
+/// Records what happens of a summary.
+struct Recorder<'a> {
+    stage: &'a Stage,
+    /// The session of the summary.
+    id: Arc<str>,
+    /// The session of the stage.
+    parent: Arc<str>,
+    /// What was recorded so far.
+    notes: Vec<Note>,
+}
+
+impl Recorder<'_> {
+    async fn record(&mut self, body: EventBody) -> Result<(), StageEnd> {
+        let session_id = Some(Arc::clone(&self.id));
+        let note = Note { body, session_id, parent_session_id: Some(Arc::clone(&self.parent)) };
+        self.notes.push(note.clone());
+        let recorded = self.stage.reporter.record(vec![note], Vec::new(), Vec::new());
+        recorded.await.map_err(cannot_record)
     }
 }
 

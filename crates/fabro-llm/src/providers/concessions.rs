@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::wire::{Wire, WireRequest};
+use super::interface::Wire;
 use super::{Provider, ProviderKind};
 use crate::ModelInfo;
 
@@ -122,6 +122,24 @@ impl RefusedField {
     }
 }
 
+/// What of a request a server may refuse.
+#[expect(clippy::struct_excessive_bools, reason = "a server refuses each of them on its own")]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentFields {
+    pub(super) wire: Wire,
+    pub(super) tools: bool,
+    /// The JSON Schema of the answer.
+    pub(super) schema: bool,
+    /// The reasoning effort.
+    pub(super) effort: bool,
+    /// Reasoning of earlier answers.
+    pub(super) reasoning: bool,
+    /// The tier of speed.
+    pub(super) speed: bool,
+    /// The answer is requested in pieces.
+    pub(super) streams: bool,
+}
+
 /// A server with rules of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Server {
@@ -157,28 +175,23 @@ impl Concessions {
     }
 
     /// The same without what the server refused; `None` where that was not sent.
-    fn without(self, field: RefusedField, sent: &WireRequest<'_>) -> Option<Self> {
+    fn without(self, field: RefusedField, provider: &Provider, sent: SentFields) -> Option<Self> {
         let conceded = |warning, concessions| Some(Self { warning: Some(warning), ..concessions });
-        let has_tools = !sent.request.tools.is_empty();
         match field {
-            RefusedField::Schema if sent.output_schema().is_some() => conceded(
+            RefusedField::Schema if sent.schema => conceded(
                 "the provider does not take the JSON Schema of the answer: only Fabro checks it",
                 Self {
-                    schema: if has_tools { SchemaUse::WithoutTools } else { SchemaUse::Never },
+                    schema: if sent.tools { SchemaUse::WithoutTools } else { SchemaUse::Never },
                     ..self
                 },
             ),
-            RefusedField::Effort if sent.effort.is_some() => conceded(
+            RefusedField::Effort if sent.effort => conceded(
                 "the provider does not take the reasoning effort: it is not sent",
                 Self { no_effort: true, ..self },
             ),
-            RefusedField::Reasoning if sent.has_reasoning() => {
-                Some(Self { no_reasoning: true, ..self })
-            }
-            RefusedField::WholeAnswer if !sent.request.streams => {
-                Some(Self { streams_only: true, ..self })
-            }
-            RefusedField::Speed if sent.speed.is_some() => conceded(
+            RefusedField::Reasoning if sent.reasoning => Some(Self { no_reasoning: true, ..self }),
+            RefusedField::WholeAnswer if !sent.streams => Some(Self { streams_only: true, ..self }),
+            RefusedField::Speed if sent.speed => conceded(
                 "the provider does not take the speed: it is not sent",
                 Self { no_speed: true, ..self },
             ),
@@ -187,22 +200,27 @@ impl Concessions {
             }
             // Once, in either direction.
             RefusedField::ChatCompletions
-                if sent.wire == Wire::ChatCompletions && self.may_change_wire(sent) =>
+                if sent.wire == Wire::ChatCompletions && self.may_change_wire(provider) =>
             {
                 Some(Self { wire: Some(Wire::Responses), ..self })
             }
-            RefusedField::Address if sent.wire == Wire::Responses && self.may_change_wire(sent) => {
+            RefusedField::Address
+                if sent.wire == Wire::Responses && self.may_change_wire(provider) =>
+            {
                 Some(Self { wire: Some(Wire::ChatCompletions), ..self })
             }
             _ => None,
         }
     }
 
-    fn may_change_wire(&self, sent: &WireRequest<'_>) -> bool {
+    /// Those that hold for later requests, too.
+    pub(super) fn remembered(self) -> Self {
+        Self { warning: None, no_reasoning: false, ..self }
+    }
+
+    fn may_change_wire(&self, provider: &Provider) -> bool {
         let kinds = [ProviderKind::OpenAi, ProviderKind::OpenAiCompatible];
-        self.wire.is_none()
-            && sent.provider.interface.is_none()
-            && kinds.contains(&sent.provider.kind)
+        self.wire.is_none() && provider.interface.is_none() && kinds.contains(&provider.kind)
     }
 }
 
@@ -218,16 +236,13 @@ impl Remembered {
     /// What to send in the place of what was refused; `None` when there is nothing to concede.
     pub(super) fn concede(
         &self,
-        provider: usize,
         field: RefusedField,
-        sent: &WireRequest<'_>,
+        (index, provider): (usize, &Provider),
+        model: &str,
+        sent: SentFields,
     ) -> Option<Concessions> {
-        let model = sent.model;
-        let conceded = self.get(provider, model).without(field, sent)?;
-        self.0.lock().insert(
-            (provider, model.to_owned()),
-            Concessions { warning: None, no_reasoning: false, ..conceded },
-        );
+        let conceded = self.get(index, model).without(field, provider, sent)?;
+        self.0.lock().insert((index, model.to_owned()), conceded.remembered());
         Some(conceded)
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use fabro_types::Usage;
 use serde_json::{Value, json};
 
+use super::interface::Wire;
 use super::prefix::PrefixHash;
+use super::prepared::event_reader;
 use super::turn::{Pricing, Turn};
-use super::wire::Wire;
 use super::{Provider, ProviderKind};
 use crate::{Catalog, Part};
 
@@ -32,7 +33,7 @@ fn usage_at(
     let pricing = Pricing { model: priced, sent_ms: sent.as_millisecond(), speed };
     let name = model.to_owned();
     let mut turn = Turn::new(kind.as_str(), name, pricing, Arc::default(), PrefixHash::default());
-    let mut reader = Wire::of(&Provider::new("p", kind), model, None).event_reader();
+    let mut reader = event_reader(Wire::of(&Provider::new("p", kind), model, None));
     reader.read_whole(body, &mut turn).unwrap();
     let usage = std::iter::from_fn(|| turn.pop_part()).find_map(|part| match part {
         Part::End { usage, .. } => Some(usage),

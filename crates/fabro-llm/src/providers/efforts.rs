@@ -2,7 +2,7 @@
 
 use fabro_types::ChatTools;
 
-use super::wire::Wire;
+use super::interface::Wire;
 use crate::{ModelInfo, ReasoningEffort, ThinkingMode};
 
 /// What is sent for this effort; `None` when no effort may be named.

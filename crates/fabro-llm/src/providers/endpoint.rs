@@ -1,7 +1,7 @@
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-use super::wire::Wire;
+use super::interface::Wire;
 use super::{Provider, ProviderKind, SetupError};
 
 /// Where the requests of a provider go, and the headers they have.

@@ -1,6 +1,5 @@
 //! Errors of providers and connections as [`ModelError`]s.
 
-use std::error::Error;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,6 +7,7 @@ use jiff::fmt::rfc2822;
 use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
 
 use super::Provider;
+use super::deepest::deepest;
 use super::endpoint::Endpoint;
 use super::error_body::{ErrorBody, seconds};
 use super::events::EventError;
@@ -72,15 +72,6 @@ pub(super) fn redirected(
 /// Bytes keep arriving, but nothing is ever whole.
 pub(super) fn endless(provider: &Provider) -> ModelError {
     own(ErrorKind::Timeout, provider, "what it sends does not end")
-}
-
-/// The innermost error says what happened, those around it where.
-pub(super) fn deepest(error: &dyn Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
 }
 
 /// An error of this kind, with what we saw of it.

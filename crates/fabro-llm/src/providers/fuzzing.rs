@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::concessions::RefusedField;
 use super::error_body::ErrorBody;
+use super::interface::Wire;
 use super::prefix::PrefixHash;
+use super::prepared::event_reader;
 use super::sse::{Frame, Parser};
 use super::turn::{Pricing, Turn};
-use super::wire::Wire;
 use super::{Provider, ProviderKind};
 
 /// Reads a body as the answer of every interface, and as an error.
@@ -34,7 +35,7 @@ fn read_as(kind: ProviderKind, model: &str, body: &str) {
     let prefix = PrefixHash::default();
     let price = Pricing::default();
     let mut turn = Turn::new(kind.as_str(), model.to_owned(), price, Arc::default(), prefix);
-    let mut reader = Wire::of(&Provider::new("p", kind), model, None).event_reader();
+    let mut reader = event_reader(Wire::of(&Provider::new("p", kind), model, None));
     let mut parser = Parser::default();
     let mut frames: Vec<_> =
         body.lines().filter_map(|line| parser.line(line)).map(Frame::Event).collect();

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, Response};
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
 use super::concessions::RefusedField;
 use super::endpoint::Endpoint;
+use super::prepared::PreparedRequest;
 use super::sse::{Frame, Parser};
-use super::wire::WireRequest;
 use super::{Provider, failure};
 use crate::{ErrorKind, ModelError};
 
@@ -65,16 +65,18 @@ impl From<ModelError> for Refusal {
 /// Sends a request and waits until its answer begins.
 pub(super) async fn send(
     client: &Client,
+    provider: &Provider,
     endpoint: &Endpoint,
-    sent: &WireRequest<'_>,
+    sent: &PreparedRequest,
 ) -> Result<Body, Refusal> {
-    let WireRequest { provider, request, .. } = sent;
     let timeouts = Timeouts::of(provider);
-    let is_fast = sent.speed == Some("fast");
+    let is_fast = sent.speed.as_deref() == Some("fast");
+    let mut headers = endpoint.headers(provider.kind, is_fast);
+    headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let request = client
-        .post(endpoint.url(sent.wire, sent.model, request.streams))
-        .headers(endpoint.headers(provider.kind, is_fast))
-        .json(&sent.body());
+        .post(endpoint.url(sent.wire, &sent.model, sent.streams))
+        .headers(headers)
+        .body(sent.body.clone());
     let Ok(response) = timeout(timeouts.begin, request.send()).await else {
         let what = "it did not begin to answer";
         return Err(failure::own(ErrorKind::Timeout, provider, what).into());
@@ -84,7 +86,7 @@ pub(super) async fn send(
         if is_web_page(&response) {
             return Err(failure::web_page(provider, endpoint).into());
         }
-        return Ok(Body::new(response, (*provider).clone(), endpoint.clone()));
+        return Ok(Body::new(response, provider.clone(), endpoint.clone()));
     }
     let headers = response.headers().clone();
     if response.status().is_redirection() {
@@ -95,7 +97,7 @@ pub(super) async fn send(
         return Err(failure::endless(provider).into());
     };
     let text = text.map_err(|error| failure::transport(&error, provider, endpoint))?;
-    let error = failure::refused(provider, sent.model, status, &headers, &text);
+    let error = failure::refused(provider, &sent.model, status, &headers, &text);
     Err(Refusal { error, field: RefusedField::of(status, &text) })
 }
 

@@ -4,16 +4,18 @@
 //! of the answer into a [`turn::Turn`]), both without I/O: `chat_completions`, `responses`,
 //! `anthropic`, `gemini`. Everything else is shared: `wire` (what a request body is made from),
 //! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `setup` (TLS), `names` (names and
-//! ids that providers accept), `history` and `prefix` (which parts of a conversation go back), `routing` (which
-//! provider), `endpoint` (URLs and headers).
+//! ids that providers accept), `history` and `prefix` (which parts of a conversation go back), `prepared` (a
+//! request as it is sent, kept for retries), `routing` (which provider), `endpoint` (URLs and headers).
 
 mod anthropic;
 mod chat_completions;
 mod concessions;
 mod conversation;
+mod deepest;
 mod efforts;
 mod endpoint;
 mod error_body;
+mod event_reader;
 mod events;
 mod failure;
 #[cfg(fuzzing)]
@@ -21,8 +23,10 @@ pub mod fuzzing;
 mod gemini;
 mod history;
 mod http;
+mod interface;
 mod names;
 mod prefix;
+mod prepared;
 mod provider;
 mod responses;
 mod routing;
@@ -41,14 +45,15 @@ use futures_util::stream::{self, BoxStream, Stream};
 
 use self::concessions::Remembered;
 use self::endpoint::Endpoint;
-use self::events::{EventError, EventReader, Progress};
+use self::event_reader::{EventReader, Progress};
+use self::events::EventError;
 use self::http::Body;
+use self::prepared::{Target, event_reader, prepare};
 pub use self::provider::{Provider, Secret};
 use self::setup::client_error;
 pub use self::setup::{SetupError, install_tls};
 use self::sse::Frame;
 use self::turn::{Pricing, Turn};
-use self::wire::WireRequest;
 use crate::{Catalog, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
 use fabro_types::Usage;
@@ -95,6 +100,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// early or is not valid is [`BrokenStream`](crate::ErrorKind::BrokenStream). An answer of more than 64 MB, or an event of
 /// more than 16 MB, is [`TooLarge`](crate::ErrorKind::TooLarge). A line of a stream that is not whole after both timeouts
 /// of its provider together is [`Timeout`](crate::ErrorKind::Timeout). Of the body of an error, at most 1 MB is read.
+///
+/// The JSON of a request is built once for each provider and model it goes to: a retry of [`ask`](crate::ask),
+/// which clones the request, sends the same bytes. Only a refusal, which leaves something out of the request,
+/// makes it anew.
 ///
 /// Names of tools and ids of calls are sent in a form that the provider accepts, each under one of its
 /// own; what has that form already is sent unchanged. The request itself is not changed.
@@ -197,24 +206,26 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let (index, model) = routing::route(&shared.providers, &shared.catalog, request)?;
     let provider = &shared.providers[index];
     let endpoint = &shared.endpoints[index];
-    let info = shared.catalog.find(&model);
+    let target = Target { index, provider, model: &model, info: shared.catalog.find(&model) };
     let messages = Arc::clone(&request.messages);
     let priced = shared.catalog.same_model(&model).cloned();
     let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)(), speed: None };
     let mut concessions = shared.remembered.get(index, &model);
+    let concede = |field, sent| shared.remembered.concede(field, (index, provider), &model, sent);
     loop {
-        let sent = WireRequest::new(provider, &model, info, request, concessions)?;
-        let refusal = match http::send(&shared.client, endpoint, &sent).await {
+        let sent = prepare(request, &target, concessions)?;
+        let refusal = match http::send(&shared.client, provider, endpoint, &sent).await {
             Ok(body) => {
-                let reader = sent.wire.event_reader();
-                let turn = sent.into_turn(pricing, messages);
+                let reader = event_reader(sent.wire);
+                let mut turn = sent.turn(pricing, messages);
+                concessions.warning.into_iter().for_each(|text| turn.warn(text.to_owned()));
                 return Ok(Answer { reader, turn, body, has_ended: false });
             }
             Err(refusal) => refusal,
         };
         let field = refusal.field;
         // Each one takes something away, so this ends.
-        match field.and_then(|field| shared.remembered.concede(index, field, &sent)) {
+        match field.and_then(|field| concede(field, sent.fields)) {
             Some(conceded) => concessions = conceded,
             None => return Err(refusal.error),
         }

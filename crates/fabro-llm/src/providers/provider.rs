@@ -44,6 +44,16 @@ impl Provider {
         }
     }
 
+    /// Who serves its models: the kind, or the name of a server that is compatible with `OpenAI`'s.
+    pub(super) fn vendor(&self) -> &str {
+        match self.kind {
+            ProviderKind::Anthropic => "anthropic",
+            ProviderKind::OpenAi | ProviderKind::OpenAiResponses => "openai",
+            ProviderKind::Gemini => "gemini",
+            ProviderKind::OpenAiCompatible => &self.name,
+        }
+    }
+
     /// The text without the key and the values of headers.
     pub(super) fn redacted(&self, text: &str) -> String {
         // Shorter values are no secrets (`none`), and would be found in any text.

@@ -1,6 +1,6 @@
 //! The HTTP client: TLS, certificates, settings that cannot be used.
 
-use super::failure::deepest;
+use super::deepest::deepest;
 
 /// A provider, or the HTTP client, that cannot be set up.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! The tier of speed that a model has.
 
 use super::concessions::{Concessions, Server};
-use super::wire::Wire;
+use super::interface::Wire;
 use crate::ModelInfo;
 
 /// Whether a request names this speed. A fallback may be of a provider that has other ones.

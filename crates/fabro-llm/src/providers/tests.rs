@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::events::{Event, EventError, Progress};
+use super::event_reader::Progress;
+use super::events::{Event, EventError};
+use super::interface::Wire;
 use super::prefix::PrefixHash;
+use super::prepared::event_reader;
 use super::turn::{Pricing, Turn};
-use super::wire::Wire;
 use super::{Part, Provider, ProviderKind};
 
 /// Reads events, each as `name|data`, and returns what the turn has afterwards.
@@ -17,7 +19,7 @@ fn read(kind: ProviderKind, events: &[&str]) -> String {
         Arc::default(),
         PrefixHash::default(),
     );
-    let mut reader = Wire::of(&Provider::new("p", kind), "m", None).event_reader();
+    let mut reader = event_reader(Wire::of(&Provider::new("p", kind), "m", None));
     let mut lines = Vec::new();
     let mut result = Ok(Progress::More);
     for event in events.iter().map(Some).chain([None]) {

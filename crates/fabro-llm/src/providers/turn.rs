@@ -10,13 +10,20 @@ use super::events::{EventError, FinishReason};
 use super::prefix::PrefixHash;
 use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
+/// How much of a model's name is kept, in characters: a server may send anything.
+const LONGEST_NAME: usize = 128;
+
 /// One turn of a model while its events arrive. Readers add to it; its parts are handed out as soon
 /// as they are whole.
 #[derive(Default)]
 pub(super) struct Turn {
     /// The interface, for reasoning.
     provider: &'static str,
+    /// Who serves the model, for its usage.
+    pub(super) vendor: Option<String>,
     model: String,
+    /// The model that answers, where the server names another one.
+    response_model: Option<String>,
     pricing: Pricing,
     /// The hash of the request, and of the parts so far.
     prefix: PrefixHash,
@@ -120,6 +127,13 @@ impl Turn {
     pub(super) fn add_signature(&mut self, signature: &str) {
         if !signature.is_empty() {
             self.reasoning.signature.get_or_insert_default().push_str(signature);
+        }
+    }
+
+    /// The model that answers, as the server names it.
+    pub(super) fn set_model(&mut self, name: &Value) {
+        if let Some(name) = name.as_str().filter(|name| !name.is_empty() && *name != self.model) {
+            self.response_model = Some(name.chars().take(LONGEST_NAME).collect());
         }
     }
 
@@ -235,6 +249,8 @@ impl Turn {
             self.tokens;
         let mut usage = Usage {
             model: Some(self.model.clone()),
+            response_model: self.response_model.clone(),
+            provider: self.vendor.clone(),
             input_tokens: input,
             output_tokens: output,
             cached_tokens: cached,

@@ -1,4 +1,4 @@
-//! The HTTP interfaces that providers speak, and what a request body is made from on each of them.
+//! What a request body is made from on each HTTP interface.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,87 +7,16 @@ use serde_json::Value;
 
 use super::concessions::{Concessions, SchemaUse, Server};
 use super::efforts;
-use super::events::EventReader;
 use super::history::{self, ReasoningSource};
+use super::interface::Wire;
 use super::names::IdForm;
 use super::prefix::PrefixHash;
 use super::schema::for_anthropic;
-use super::turn::{Pricing, Turn};
-use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses, speed};
+use super::{Provider, ProviderKind, gemini, names, speed};
 use crate::{
     Content, ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, Role,
     ThinkingMode,
 };
-use fabro_types::{ChatTools, ModelInterface};
-
-/// An HTTP interface. Each has a module with its requests and its events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
-    /// Chat Completions: `OpenAI` and compatible servers.
-    ChatCompletions,
-    /// The Responses API of `OpenAI`.
-    Responses,
-    /// The Messages API of Anthropic.
-    Anthropic,
-    /// `streamGenerateContent` of Gemini.
-    Gemini,
-}
-
-impl Wire {
-    /// The interface of a model: the one that the provider's settings say, else that of its kind; and
-    /// for `openai` that of the model.
-    pub(super) fn of(provider: &Provider, model: &str, info: Option<&ModelInfo>) -> Self {
-        let chosen = match provider.kind {
-            ProviderKind::Anthropic => return Self::Anthropic,
-            ProviderKind::Gemini => return Self::Gemini,
-            ProviderKind::OpenAiResponses => return Self::Responses,
-            ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => provider.interface,
-        };
-        let own = info.filter(|info| info.provider.as_ref() == Some(&provider.name));
-        let is_openai = provider.kind == ProviderKind::OpenAi;
-        let known = chosen.or_else(|| own.filter(|_| !is_openai)?.interface);
-        match known {
-            Some(ModelInterface::Responses) => return Self::Responses,
-            Some(_) => return Self::ChatCompletions,
-            None if !is_openai => return Self::ChatCompletions,
-            None => {}
-        }
-        // Other servers often have Chat Completions only.
-        let is_own_address = provider.base_url.as_ref().is_none_or(|url| url.contains(OPENAI));
-        let needs_responses =
-            |tools: ChatTools| !matches!(tools, ChatTools::Always | ChatTools::WithoutEffort);
-        let takes_responses = match info {
-            Some(info) if info.interface != Some(ModelInterface::Responses) => false,
-            Some(info) => is_own_address || info.chat_tools.is_some_and(needs_responses),
-            None => is_own_address && OPENAI_NAMES.iter().any(|name| model.starts_with(name)),
-        };
-        if takes_responses { Self::Responses } else { Self::ChatCompletions }
-    }
-
-    /// The name of the interface in reasoning.
-    pub(super) fn reasoning_provider(self, kind: ProviderKind) -> &'static str {
-        match self {
-            Self::Responses => ProviderKind::OpenAiResponses.as_str(),
-            _ => kind.as_str(),
-        }
-    }
-
-    /// A reader for one stream of events.
-    pub(super) fn event_reader(self) -> Box<dyn EventReader> {
-        match self {
-            Self::ChatCompletions => Box::<chat_completions::events::Reader>::default(),
-            Self::Responses => Box::<responses::events::Reader>::default(),
-            Self::Anthropic => Box::<anthropic::events::Reader>::default(),
-            Self::Gemini => Box::<gemini::events::Reader>::default(),
-        }
-    }
-}
-
-/// The host of `OpenAI` itself.
-const OPENAI: &str = "api.openai.com";
-
-/// How the names of its models begin.
-const OPENAI_NAMES: [&str; 4] = ["gpt-", "o1", "o3", "o4"];
 
 /// Models that require the reasoning of every answer back.
 const REASONING_REQUIRED: [&str; 3] = ["deepseek-v", "deepseek-flash", "kimi-"];
@@ -137,7 +66,7 @@ pub(super) struct WireRequest<'a> {
     /// What differs from the request, for the user.
     pub(super) warnings: Vec<String>,
     /// The hash of the request.
-    prefix: PrefixHash,
+    pub(super) prefix: PrefixHash,
 }
 
 impl<'a> WireRequest<'a> {
@@ -176,7 +105,7 @@ impl<'a> WireRequest<'a> {
             let is_sent = accepts_schema && is_taken(concessions, request.tools.is_empty());
             let has_form = match wire {
                 Wire::Anthropic => for_anthropic(&schema).is_some(),
-                Wire::Gemini => gemini::request::takes_schema(model, &request.tools),
+                Wire::Gemini => gemini::takes_schema(model, &request.tools),
                 Wire::ChatCompletions | Wire::Responses => true,
             };
             if !is_sent || !has_form {
@@ -207,27 +136,6 @@ impl<'a> WireRequest<'a> {
         })
     }
 
-    /// The turn that answers it; `messages` are those of the request.
-    pub(super) fn into_turn(self, pricing: Pricing, messages: Arc<Vec<Arc<Message>>>) -> Turn {
-        let speed = self.speed.map(str::to_owned);
-        let pricing = Pricing { speed, ..pricing };
-        let provider = self.wire.reasoning_provider(self.provider.kind);
-        let mut turn = Turn::new(provider, self.model.to_owned(), pricing, messages, self.prefix);
-        self.concessions.warning.into_iter().for_each(|text| turn.warn(text.to_owned()));
-        self.warnings.into_iter().for_each(|text| turn.warn(text));
-        turn
-    }
-
-    /// The body to send.
-    pub(super) fn body(&self) -> Value {
-        match self.wire {
-            Wire::ChatCompletions => chat_completions::request::body(self),
-            Wire::Responses => responses::request::body(self),
-            Wire::Anthropic => anthropic::request::body(self),
-            Wire::Gemini => gemini::request::body(self),
-        }
-    }
-
     /// The JSON Schema of the answer, unless the model or its server is known not to accept one.
     pub(super) fn output_schema(&self) -> Option<&Value> {
         let has_no_tools = self.request.tools.is_empty();
@@ -242,7 +150,7 @@ impl<'a> WireRequest<'a> {
 
     /// Whether calls have to have a signature: Gemini's on its compatible interface.
     pub(super) fn needs_signatures(&self) -> bool {
-        self.model.starts_with("gemini-") && gemini::request::checks_signatures(self.model)
+        self.model.starts_with("gemini-") && gemini::checks_signatures(self.model)
     }
 
     /// Whether the model refuses its own reasoning.

@@ -93,6 +93,8 @@ async fn thoughts_go_back_as_they_came() {
       ],
       "usage": {
         "model": "some-model",
+        "response_model": "scripted-1",
+        "provider": "anthropic",
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,

@@ -56,6 +56,8 @@ async fn tools_are_called_side_by_side() {
       ],
       "usage": {
         "model": "some-model",
+        "response_model": "scripted-1",
+        "provider": "test",
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,

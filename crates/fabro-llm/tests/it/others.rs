@@ -105,6 +105,8 @@ async fn a_turn_of_responses() {
       ],
       "usage": {
         "model": "some-model",
+        "response_model": "m",
+        "provider": "openai",
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,
@@ -278,6 +280,7 @@ async fn a_turn_of_gemini() {
       ],
       "usage": {
         "model": "some-model",
+        "provider": "gemini",
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,

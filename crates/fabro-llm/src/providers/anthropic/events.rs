@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::event_reader::{EventReader, Progress};
+use crate::providers::events::{Event, EventError, FinishReason, set_count};
 use crate::providers::turn::{Tokens, Turn};
 
 /// The events that matter.
@@ -54,7 +55,10 @@ impl EventReader for Reader {
         // Some servers leave the name to the data.
         let name = if event.name.is_empty() { data["type"].as_str() } else { Some(&*event.name) };
         match name.unwrap_or_default() {
-            "message_start" => self.add_usage(&data["message"]["usage"], turn),
+            "message_start" => {
+                turn.set_model(&data["message"]["model"]);
+                self.add_usage(&data["message"]["usage"], turn);
+            }
             "content_block_start" => self.start_block(&data["content_block"], turn),
             "content_block_delta" => self.add_delta(&data["delta"], turn),
             "content_block_stop" => self.end_block(turn),
@@ -93,6 +97,7 @@ impl EventReader for Reader {
         let Some(blocks) = body["content"].as_array() else {
             return Err(EventError::Incomplete("the answer has no content".to_owned()));
         };
+        turn.set_model(&body["model"]);
         for block in blocks {
             self.start_block(block, turn);
             self.end_block(turn);

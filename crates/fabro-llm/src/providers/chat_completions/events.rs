@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use super::calls::PartialCalls;
 use super::details::PartialDetails;
 use super::thought::LeadingThought;
-use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::event_reader::{EventReader, Progress};
+use crate::providers::events::{Event, EventError, FinishReason, set_count};
 use crate::providers::turn::Turn;
 
 /// Reads one stream of events.
@@ -50,6 +51,7 @@ impl EventReader for Reader {
         if is_error(body) {
             return Err(EventError::Reported(body.clone()));
         }
+        turn.set_model(&body["model"]);
         let choice = &body["choices"][0];
         if !choice["message"].is_object() {
             return Err(EventError::Incomplete("the answer has no message".to_owned()));
@@ -69,6 +71,7 @@ impl EventReader for Reader {
 impl Reader {
     /// Adds a chunk; one may have everything.
     fn add_chunk(&mut self, chunk: &Value, turn: &mut Turn) {
+        turn.set_model(&chunk["model"]);
         let choice = &chunk["choices"][0];
         // Some servers send the whole message although they stream.
         let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::unsent_id;
-use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::event_reader::{EventReader, Progress};
+use crate::providers::events::{Event, EventError, FinishReason, set_count};
 use crate::providers::turn::Turn;
 
 /// Reads one stream of events.
@@ -44,6 +45,7 @@ fn read_response(response: &Value, turn: &mut Turn) -> Result<(), EventError> {
     if let Some(reason) = response["promptFeedback"]["blockReason"].as_str() {
         return Err(EventError::Refused(reason.to_owned()));
     }
+    turn.set_model(&response["modelVersion"]);
     add_usage(&response["usageMetadata"], turn);
     let candidate = &response["candidates"][0];
     for part in candidate["content"]["parts"].as_array().into_iter().flatten() {

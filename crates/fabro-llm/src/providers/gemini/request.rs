@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::unsent_id_name;
+use super::{checks_signatures, takes_schema, unsent_id_name};
 use crate::providers::conversation::{EMPTY, arguments_object, description, grouped, system_texts};
 use crate::providers::wire::WireRequest;
 use crate::{Content, Message, ReasoningEffort, Role, ThinkingMode, ToolSpec};
@@ -31,16 +31,6 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     }
     body["contents"] = contents(&request.messages, checks_signatures(wire.model));
     body
-}
-
-/// Older models refuse a schema beside tools.
-pub(in crate::providers) fn takes_schema(model: &str, tools: &[ToolSpec]) -> bool {
-    tools.is_empty() || checks_signatures(model)
-}
-
-/// Gemini checks the signatures of calls from version 3 on.
-pub(in crate::providers) fn checks_signatures(model: &str) -> bool {
-    !["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name))
 }
 
 fn generation_config(wire: &WireRequest<'_>) -> Value {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::event_reader::{EventReader, Progress};
+use crate::providers::events::{Event, EventError, FinishReason, set_count};
 use crate::providers::turn::Turn;
 
 use super::request::ARGUMENTS;
@@ -60,6 +61,7 @@ impl EventReader for Reader {
                 return Ok(Progress::Ended);
             }
             "response.failed" => {
+                turn.set_model(&data["response"]["model"]);
                 add_usage(&data["response"]["usage"], turn);
                 turn.set_tier(&data["response"]["service_tier"]);
                 return Err(EventError::Reported(data["response"]["error"].clone()));
@@ -130,6 +132,7 @@ impl Reader {
     }
 
     fn end(&mut self, response: &Value, turn: &mut Turn) -> Result<(), EventError> {
+        turn.set_model(&response["model"]);
         add_usage(&response["usage"], turn);
         turn.set_tier(&response["service_tier"]);
         turn.finish = Some(finish_reason(response));
