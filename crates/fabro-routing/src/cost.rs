@@ -38,6 +38,32 @@ pub enum Affordable {
 /// Why a value is not validated.
 pub const TOO_COSTLY: &str = "it is nested too deep for this schema, whose alternatives lead back to themselves: every level multiplies the work; let each alternative require a property with a constant of its own, or nest less";
 
+/// How many objects a schema may have. Compiled, each takes some 8 KB.
+const MAX_OBJECTS: usize = 20_000;
+
+/// Why a schema is not compiled.
+pub const TOO_LARGE: &str = "it has more than 20,000 objects";
+
+/// Whether a schema takes too much time and memory to compile: [`TOO_LARGE`] says so.
+pub fn is_too_large(schema: &Value) -> bool {
+    let mut open = vec![schema];
+    let mut objects = 0;
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(fields) => {
+                objects += 1;
+                open.extend(fields.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+        if objects > MAX_OBJECTS {
+            return true;
+        }
+    }
+    false
+}
+
 /// Keywords with one schema for the value itself.
 const IN_PLACE: [&str; 4] = ["not", "if", "then", "else"];
 /// Keywords with a list of schemas for the value itself.

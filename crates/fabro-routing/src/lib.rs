@@ -37,7 +37,7 @@ mod objects;
 mod schema;
 mod validated;
 
-pub use cost::{Affordable, Bounds, TOO_COSTLY};
+pub use cost::{Affordable, Bounds, TOO_COSTLY, TOO_LARGE, is_too_large};
 pub use directives::{
     Directives, Extracted, FIELDS, OutcomeWord, Warning, directives_object, extract,
 };

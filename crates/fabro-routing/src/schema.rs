@@ -5,7 +5,7 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
 use serde_json::{Map, Value};
 
-use crate::cost::{Affordable, Bounds, TOO_COSTLY};
+use crate::cost::{Affordable, Bounds, TOO_COSTLY, TOO_LARGE, is_too_large};
 use crate::explain::{self, Problem, place};
 
 /// How far a regular expression with look-around may go back while it reads one text.
@@ -50,6 +50,11 @@ impl Schema {
                 SyntaxError::new("the schema is not a JSON object", whole).with_fix(FIX_TEXT)
             );
         };
+        if is_too_large(&json) {
+            let message = format!("the schema cannot be used: {TOO_LARGE}");
+            let fix = "define what repeats once in `$defs`, and refer to it by `$ref`";
+            return Err(SyntaxError::new(message, whole).with_fix(fix));
+        }
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(MAX_BACKTRACKING)
             .size_limit(MAX_PATTERN_BYTES);

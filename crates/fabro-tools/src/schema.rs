@@ -1,6 +1,6 @@
 //! Checking arguments.
 
-use fabro_routing::{Affordable, Bounds, TOO_COSTLY};
+use fabro_routing::{Affordable, Bounds, TOO_COSTLY, TOO_LARGE, is_too_large};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
@@ -28,6 +28,9 @@ impl Schema {
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         if !schema.is_object() {
             return Err("it is not an object".to_owned());
+        }
+        if is_too_large(schema) {
+            return Err(TOO_LARGE.to_owned());
         }
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(MAX_BACKTRACKING)

@@ -225,6 +225,20 @@ fn schemas_that_are_none_are_refused() {
 }
 
 #[test]
+fn schemas_that_are_too_large_are_not_compiled() {
+    let of = |count: usize| format!(r#"{{"anyOf":[{}]}}"#, vec!["{}"; count].join(","));
+    let refused = Schema::compile(&of(20_000)).unwrap_err();
+    assert_snapshot!(refused, @"the schema cannot be used: it has more than 20,000 objects");
+    assert!(Schema::compile(&of(2_000)).is_ok());
+    // Each level has the one below it twice.
+    let mut doubled = r#"{"type":"string"}"#.to_owned();
+    for _ in 0..18 {
+        doubled = format!(r#"{{"allOf":[{doubled},{doubled}]}}"#);
+    }
+    assert!(Schema::compile(&doubled).is_err());
+}
+
+#[test]
 fn schemas_may_lead_back_to_themselves() {
     for json in [
         r##"{"$ref":"#"}"##,
