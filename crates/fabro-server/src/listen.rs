@@ -26,6 +26,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a reader may take no byte of a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The same while no place is left for other connections.
+const CROWDED_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// The longest head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
@@ -46,17 +49,18 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) -> Infallible {
             continue;
         };
         let router = router.clone();
+        let places = Arc::clone(&places);
         tokio::spawn(async move {
-            connection(stream, router).await;
+            connection(stream, router, places).await;
             drop(place);
         });
     }
 }
 
-async fn connection(stream: TcpStream, router: Router) {
+async fn connection(stream: TcpStream, router: Router, places: Arc<Semaphore>) {
     // Events are small, and wanted at once.
     let _ = stream.set_nodelay(true);
-    let io = TokioIo::new(BoundedStream::new(stream));
+    let io = TokioIo::new(BoundedStream::new(stream, places));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -69,13 +73,18 @@ async fn connection(stream: TcpStream, router: Router) {
 /// A connection whose writes fail when the reader takes nothing for too long.
 struct BoundedStream<S> {
     stream: S,
+    /// The places of all connections.
+    places: Arc<Semaphore>,
+    /// When to look whether it has waited for too long.
     limit: Pin<Box<Sleep>>,
-    is_waiting: bool,
+    /// Since when the reader takes nothing.
+    waiting_since: Option<Instant>,
 }
 
 impl<S> BoundedStream<S> {
-    fn new(stream: S) -> Self {
-        Self { stream, limit: Box::pin(sleep(WRITE_TIMEOUT)), is_waiting: false }
+    fn new(stream: S, places: Arc<Semaphore>) -> Self {
+        let limit = Box::pin(sleep(CROWDED_TIMEOUT));
+        Self { stream, places, limit, waiting_since: None }
     }
 
     fn written<T>(
@@ -84,15 +93,21 @@ impl<S> BoundedStream<S> {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.is_waiting = false;
+            self.waiting_since = None;
             return written;
         }
-        if !self.is_waiting {
-            self.is_waiting = true;
-            self.limit.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
+        let since = *self.waiting_since.get_or_insert_with(|| {
+            self.limit.as_mut().reset(Instant::now() + CROWDED_TIMEOUT);
+            Instant::now()
+        });
+        loop {
+            ready!(self.limit.as_mut().poll(context));
+            let is_crowded = self.places.available_permits() == 0;
+            if is_crowded || since.elapsed() >= WRITE_TIMEOUT {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.limit.as_mut().reset(Instant::now() + CROWDED_TIMEOUT);
         }
-        ready!(self.limit.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -145,14 +160,21 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_reader_that_takes_nothing_is_dropped() {
+    /// How long a reader may take nothing while so many places are left.
+    async fn check(places: usize, least: Duration, most: Duration) {
         let (near, far) = tokio::io::duplex(8);
-        let mut stream = BoundedStream::new(near);
+        let mut stream = BoundedStream::new(near, Arc::new(Semaphore::new(places)));
         let started = Instant::now();
         let error = stream.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(started.elapsed() >= WRITE_TIMEOUT);
+        let took = started.elapsed();
+        assert!(took >= least && took < most, "{took:?}");
         drop(far);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_is_dropped() {
+        check(1, WRITE_TIMEOUT, WRITE_TIMEOUT + CROWDED_TIMEOUT).await;
+        check(0, CROWDED_TIMEOUT, WRITE_TIMEOUT).await;
     }
 }

@@ -325,8 +325,8 @@ fn rows_before<'v>(view: &'v View, own: &StageRow) -> Vec<&'v StageRow> {
         }
     }
     let failed = |row: &&StageRow| row.failure.is_some();
-    let own_line = of_node.into_values().filter(failed);
-    let mut results: Vec<&StageRow> = own_line.chain(of_branch.into_values()).collect();
+    let failures = of_node.into_values().filter(failed);
+    let mut results: Vec<&StageRow> = failures.chain(of_branch.into_values()).collect();
     results.sort_by_key(|row| (row.failure.is_none(), row.first_seq));
     results
 }
