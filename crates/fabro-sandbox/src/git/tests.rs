@@ -419,3 +419,23 @@ async fn a_worktree_that_was_half_made_is_made_again() {
     there.sort();
     assert_eq!(there, ["worktree"]);
 }
+
+#[tokio::test]
+async fn a_worktree_whose_link_is_half_written_is_restored() {
+    let dir = repository();
+    let head = take(dir.path()).await.head.unwrap();
+    let above = tempfile::tempdir().unwrap();
+    let place = above.path().join("worktree");
+    let author = Author { name: "n".to_owned(), email: "e@example.org".to_owned() };
+    let marker = ("FABRO_RUN_ID", "half");
+    let worktree =
+        Worktree::new(dir.path(), &place, "fabro/run/half", author, &[], marker).await.unwrap();
+    assert!(worktree.restore(&head, false).await.unwrap().is_new);
+    fs::write(place.join(".git"), "gitdir: /").unwrap();
+    fs::write(place.join("a"), "other").unwrap();
+    let restored = worktree.restore(&head, false).await.unwrap();
+    assert!(!restored.is_new && restored.kept.is_some());
+    assert_eq!(fs::read_to_string(place.join("a")).unwrap(), "a\n");
+    let beside = fs::read_dir(&above).unwrap().count();
+    assert_eq!(beside, 1, "what is begun is not kept");
+}

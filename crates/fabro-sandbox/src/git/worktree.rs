@@ -232,6 +232,9 @@ impl Worktree {
         self.remove_locks();
         self.make_branch(commit).await?;
         let mut restored = Restored { is_new: !self.exists(), kept: None };
+        if !restored.is_new {
+            self.write_link()?;
+        }
         if keep_files && !restored.is_new {
             return Ok(restored);
         }
@@ -492,8 +495,10 @@ impl Worktree {
         }
         let link = self.dir.join(".git");
         let text = line("gitdir: ", &self.git_dir());
+        // A driver of an earlier version may have been killed while it wrote the file.
+        let is_begun = fs::read(&link).is_ok_and(|found| text.starts_with(&found));
         let mut kept = None;
-        if link.symlink_metadata().is_ok_and(|it| !it.is_file() || it.len() > 0) {
+        if !is_begun && link.symlink_metadata().is_ok() {
             let free = |number: &u32| self.kept_link(*number).symlink_metadata().is_err();
             let place = (1..=u32::MAX).find(free).map_or(link.clone(), |it| self.kept_link(it));
             fs::rename(&link, &place)?;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use super::program::BOOT;
 use crate::SandboxError;
@@ -13,6 +14,12 @@ const KEEP: &str = "trap \"exit 0\" TERM; while :; do sleep 86400 & wait $!; don
 /// What root may do in a container with a copy of the working directory, of what Docker allows by default: enough to
 /// install packages, and to end what runs as another user.
 const CAPABILITIES: [&str; 6] = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID"];
+
+/// The label of a container with the user of its scripts, where that is not its own.
+const USER_LABEL: &str = "fabro.user";
+
+/// A user without rights.
+const NO_USER: &str = "65534:65534";
 
 /// A container for a run.
 #[derive(Clone, Debug)]
@@ -47,6 +54,8 @@ pub(super) struct Docker {
     mounts: Vec<OsString>,
     /// The ids of the user and group of scripts; `None` for those of the image.
     user: Option<String>,
+    /// That of the image, once it is known: empty where it is root.
+    of_image: OnceLock<String>,
 }
 
 impl Docker {
@@ -66,6 +75,7 @@ impl Docker {
             run: run.to_owned(),
             mounts: Vec::new(),
             user: (!settings.copy).then_some(user),
+            of_image: OnceLock::new(),
             settings,
         })
     }
@@ -117,9 +127,45 @@ impl Docker {
     }
 
     fn add_user(&self, command: &mut Command) {
-        if let Some(user) = &self.user {
-            command.args(["-u", user]);
+        match &self.user {
+            Some(user) => _ = command.args(["-u", user]),
+            None => match self.labeled_user().as_str() {
+                "" => {}
+                user => _ = command.args(["-u", user]),
+            },
         }
+    }
+
+    /// The user of the image, as the container's label says. Without an answer of the engine commands fail; if they do
+    /// not, they must not run as root.
+    fn labeled_user(&self) -> String {
+        if let Some(known) = self.of_image.get() {
+            return known.clone();
+        }
+        let format = format!("{{{{index .Config.Labels \"{USER_LABEL}\"}}}}");
+        match Self::output(self.docker(["container", "inspect", "--format", &format, &self.name])) {
+            Ok(found) if found.status.success() => {
+                let user = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+                self.of_image.get_or_init(|| user).clone()
+            }
+            _ => NO_USER.to_owned(),
+        }
+    }
+
+    /// The user that the image names, where that is not root.
+    fn user_of_image(&self) -> Result<Option<String>, SandboxError> {
+        if !self.settings.copy {
+            return Ok(None);
+        }
+        let image = &self.settings.image;
+        let args = ["image", "inspect", "--format", "{{.Config.User}}", "--", image];
+        let found = Self::output(self.docker(args))?;
+        if !found.status.success() {
+            return Err(unreachable(&last_line(&found)));
+        }
+        let user = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+        let is_root = ["", "0", "root"].contains(&user.split(':').next().unwrap_or_default());
+        Ok(Some(user).filter(|_| !is_root))
     }
 
     /// Gets the image if it is not there, and starts a container of the same kind that ends at once.
@@ -185,6 +231,11 @@ impl Docker {
         }
         let mut command = self.docker(["run", "-d", "--name", &self.name, "--pull", "never"]);
         self.configure(&mut command);
+        if let Some(user) = self.user_of_image()? {
+            // Where the user of a container is not root, root has no capabilities in it either, and cannot make the
+            // working directory. Scripts have the user of the image.
+            command.args(["-u", "0:0", "--label", &format!("{USER_LABEL}={user}")]);
+        }
         command.args(["--entrypoint", "sh", "--", &self.settings.image, "-c", KEEP]);
         Self::done(command).inspect_err(|_| {
             // One that was created and does not start is of no use to the next driver.
@@ -195,6 +246,7 @@ impl Docker {
     /// Makes a directory of the container that belongs to the user of scripts.
     pub(super) fn make_directory(&self, path: &str) -> Result<(), SandboxError> {
         let mut ids = self.docker(["exec", "-w", "/"]);
+        self.add_user(&mut ids);
         ids.arg(&self.name).args(["sh", "-c", "echo $(id -u):$(id -g)"]);
         let ids = Self::output(ids)?;
         let ids = String::from_utf8_lossy(&ids.stdout).trim().to_owned();
@@ -249,7 +301,9 @@ impl Docker {
         if let Some(bytes) = settings.tmp_size {
             command.arg("--mount").arg(Mount::Memory("/tmp".into(), Some(bytes)).argument());
         }
-        self.add_user(command);
+        if let Some(user) = &self.user {
+            command.args(["-u", user]);
+        }
         if settings.copy {
             for name in CAPABILITIES {
                 command.args(["--cap-add", name]);
