@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
-use super::validate::{ValidateArgs, human, report_on};
+use super::validate::{Report, ValidateArgs, human, report_on};
 use crate::exit::Exit;
 use crate::global::{Global, cwd};
 use crate::output;
@@ -26,18 +26,24 @@ pub(super) async fn watch(args: &ValidateArgs, global: &Global) -> anyhow::Resul
     let watching = async {
         let mut files = BTreeSet::new();
         loop {
-            // Taken before the check, so that what changes meanwhile is seen.
-            let mut stamps = stamps(&files);
             let listed = listed(&args.paths, &cwd);
-            files = check(args, global)?;
-            for file in &files {
-                stamps.entry(file.clone()).or_insert_with(|| stamp(file));
-            }
-            stamps.retain(|file, _| files.contains(file));
+            // Stamps are taken before the check, so that what changes meanwhile is seen. Which files are
+            // read is known after one: where there are new ones, the check is made again.
+            let (report, stamps) = loop {
+                let stamps = stamps(&files);
+                let report = report_on(&args.paths)?;
+                let is_known = report.files.iter().all(|file| stamps.contains_key(file));
+                files.clone_from(&report.files);
+                if is_known {
+                    break (report, stamps);
+                }
+            };
+            show(&report, args, global)?;
             loop {
                 sleep(INTERVAL).await;
                 let has_changed = |(file, seen): (&PathBuf, &Stamp)| stamp(file) != *seen;
-                if stamps.iter().any(has_changed) || self::listed(&args.paths, &cwd) != listed {
+                let mut read = stamps.iter().filter(|(file, _)| files.contains(*file));
+                if read.any(has_changed) || self::listed(&args.paths, &cwd) != listed {
                     break;
                 }
             }
@@ -49,13 +55,11 @@ pub(super) async fn watch(args: &ValidateArgs, global: &Global) -> anyhow::Resul
     }
 }
 
-/// Checks once, and prints the result in the place of the last one. The files that were read are
-/// returned.
-fn check(args: &ValidateArgs, global: &Global) -> anyhow::Result<BTreeSet<PathBuf>> {
-    let report = report_on(&args.paths)?;
+/// Prints the result of a check in the place of the last one.
+fn show(report: &Report, args: &ValidateArgs, global: &Global) -> anyhow::Result<()> {
     if args.is_json() {
         output::stdout(&format!("{}\n", report.as_json()))?;
-        return Ok(report.files);
+        return Ok(());
     }
     if global.can_redraw_stdout() {
         output::bytes(b"\x1b[2J\x1b[3J\x1b[H")?;
@@ -63,7 +67,7 @@ fn check(args: &ValidateArgs, global: &Global) -> anyhow::Result<BTreeSet<PathBu
     let paint = global.paint_stdout();
     let text = human(&report.outcomes, paint);
     output::text(&format!("{text}{}\n", paint.hint("Waiting for changes; Ctrl-C ends.")))?;
-    Ok(report.files)
+    Ok(())
 }
 
 /// The workflows of the paths that are directories.
