@@ -130,7 +130,7 @@ pub use run_file::{check_inputs, check_run_file};
 pub use run_services::{RunServices, SystemClock, now_ms};
 pub use sandbox::{remove_run_sandbox, sandbox_command};
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
-pub use sources::{FileSources, is_too_large, read_text};
+pub use sources::{FileSources, is_too_large, read_text, read_text_or_pipe};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};
 pub use start_form::{StartForm, start_form};
 pub use telemetry::{exporter, run_trace};

@@ -54,11 +54,27 @@ impl Sources for FileSources {
 /// # Errors
 /// The reason, for a message.
 pub fn read_text(path: &Path) -> Result<String, String> {
-    let limit = MAX_FILE_BYTES as u64;
     let meta = fs::metadata(path).map_err(|error| reason(&error))?;
     if !meta.is_file() {
         return Err("it is not a file".to_owned());
     }
+    read_at_most(path, &meta)
+}
+
+/// The same of a pipe too, such as a shell's `<(…)`: it is read to its end, at most up to the limit.
+///
+/// # Errors
+/// The reason, for a message.
+pub fn read_text_or_pipe(path: &Path) -> Result<String, String> {
+    let meta = fs::metadata(path).map_err(|error| reason(&error))?;
+    if meta.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    read_at_most(path, &meta)
+}
+
+fn read_at_most(path: &Path, meta: &fs::Metadata) -> Result<String, String> {
+    let limit = MAX_FILE_BYTES as u64;
     let too_large = || Err(format!("it is larger than {} MB", limit >> 20));
     if meta.len() > limit {
         return too_large();

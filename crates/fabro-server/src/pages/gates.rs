@@ -40,8 +40,10 @@ struct Shown<'a> {
     /// Where an answer is sent; `None` for who may not answer.
     action: Option<String>,
     question: &'a str,
+    failures: &'a [String],
     options: &'a [GateOption],
     freeform: bool,
+    text_option: Option<&'a GateOption>,
     deadline: Option<String>,
     answered: Option<(&'a str, &'a str)>,
     /// The stage before it.
@@ -86,8 +88,10 @@ impl<'a> Shown<'a> {
             name,
             action: (role >= Role::Answer).then_some(action),
             question: &gate.question,
+            failures: &gate.failures,
             options: &gate.options,
             freeform: gate.freeform,
+            text_option: gate.text_option.as_ref(),
             deadline: gate.deadline_ms.map(timestamp),
             answered: answered.as_ref().map(|it| (&*it.choice, &*it.source)),
             before: None,
