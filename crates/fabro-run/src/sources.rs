@@ -61,14 +61,17 @@ pub fn read_text(path: &Path) -> Result<String, String> {
     read_at_most(path, &meta)
 }
 
-/// The same of a pipe too, such as a shell's `<(…)`: it is read to its end, at most up to the limit.
+/// The same of an open descriptor too, such as a shell's `<(…)`: it is read to its end, at most up to the
+/// limit. A named pipe is refused: it may have no writer.
 ///
 /// # Errors
 /// The reason, for a message.
 pub fn read_text_or_pipe(path: &Path) -> Result<String, String> {
     let meta = fs::metadata(path).map_err(|error| reason(&error))?;
-    if meta.is_dir() {
-        return Err("it is a directory".to_owned());
+    let is_descriptor =
+        ["/dev/fd", "/proc/self/fd", "/dev/stdin"].iter().any(|it| path.starts_with(it));
+    if !meta.is_file() && (meta.is_dir() || !is_descriptor) {
+        return Err("it is not a file".to_owned());
     }
     read_at_most(path, &meta)
 }
