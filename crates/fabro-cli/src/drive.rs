@@ -5,13 +5,14 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use fabro_engine::{checkpoint, read_all, stage_dir};
-use fabro_events::{PauseReason, StageFailure};
+use fabro_events::{Candidate, PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_inspect::{Cause, changes};
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
 use fabro_types::{Failure, RunId, clean};
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -119,8 +120,9 @@ async fn interrupted(
     progress: &Progress,
     global: &Global,
 ) {
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let [Ok(mut int), Ok(mut term), Ok(mut hup)] = kinds.map(signal) else {
+    let stop = SignalKind::from_raw(Signal::TSTP.as_raw());
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), stop];
+    let [Ok(mut int), Ok(mut term), Ok(mut hup), Ok(mut stop)] = kinds.map(signal) else {
         // Without signal handlers there is nothing to wait for.
         return std::future::pending().await;
     };
@@ -129,6 +131,12 @@ async fn interrupted(
             _ = int.recv() => {}
             _ = term.recv() => {}
             _ = hup.recv() => {}
+            _ = stop.recv() => {
+                if let Err(error) = progress.stop_process() {
+                    progress.warn(&format!("the process cannot be stopped: {error}"));
+                }
+                continue;
+            }
         }
         if interrupt.is_cancelled() {
             return;
@@ -159,11 +167,12 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
     match result {
         DriveResult::Succeeded => String::new(),
         DriveResult::PartiallySucceeded(unhandled) => partly_succeeded(unhandled, run, global),
-        DriveResult::Failed { failure, cause, no_edge } => {
+        DriveResult::Failed { failure, cause, edges } => {
             let mut text = failed(failure, cause.as_deref(), run, global);
-            if let Some(cause) = cause.as_ref().filter(|_| *no_edge) {
+            if let Some(cause) = cause.as_ref().filter(|_| none_holds(edges)) {
                 let explain = global.command(&format!("explain {run} {}", cause.stage()));
-                let _ = writeln!(text, "No condition of its edges held: {explain}");
+                let edges = conditions(edges);
+                let _ = writeln!(text, "No condition of its edges held{edges}. See why: {explain}");
             }
             text
         }
@@ -208,6 +217,27 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
         }
     }
 }
+
+/// Whether a stage could not leave because of its conditions; `on_failure=stop` ends a run at an edge that holds.
+fn none_holds(edges: &[Candidate]) -> bool {
+    !edges.is_empty() && edges.iter().all(|edge| !edge.holds)
+}
+
+/// The first conditions of edges, each with its target.
+fn conditions(edges: &[Candidate]) -> String {
+    let mut text = String::new();
+    for edge in edges.iter().take(LISTED) {
+        if let Some(condition) = &edge.condition {
+            let start = if text.is_empty() { ": " } else { ", " };
+            let condition = one_line(condition, CONDITION);
+            let _ = write!(text, "{start}{condition} → {}", clean(&edge.to));
+        }
+    }
+    text
+}
+
+/// How many characters of a condition are shown.
+const CONDITION: usize = 60;
 
 /// The gates that wait for an answer beside what paused the run; empty without any.
 fn waiting_too(run: RunId, gates: &[Gate], global: &Global) -> String {

@@ -99,6 +99,9 @@ pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
         let is_run = args.get(1).is_some_and(|word| word == "run" || word == "start");
         return is_run.then(no_workflow).flatten();
     }
+    if error.kind() == ErrorKind::UnknownArgument {
+        return unknown_option(error, args);
+    }
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;
     }
@@ -116,6 +119,28 @@ pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
     is_workflow(word).then(|| {
         let command = filled("run {FILE}", &args[at..]);
         usage(message, format!("run the workflow with `fabro {command}`"))
+    })
+}
+
+/// What people write for the inputs of a run.
+const INPUT_OPTIONS: [&str; 8] =
+    ["--set", "--var", "--vars", "--param", "--arg", "--define", "--variable", "--inputs"];
+
+/// The error for an option that `run` has by another name.
+fn unknown_option(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let name = option.split('=').next().unwrap_or_default();
+    let is_run = args.iter().any(|word| word == "run" || word == "start");
+    (is_run && INPUT_OPTIONS.contains(&name)).then(|| {
+        let at = args.iter().position(|arg| arg.starts_with(name));
+        let rest = at.and_then(|at| args.get(at + 1)).filter(|rest| rest.contains('='));
+        let pair = rest.map_or_else(|| "KEY=VALUE".to_owned(), |rest| quoted(rest));
+        usage(
+            format!("`run` has no option `{name}`"),
+            format!("give the workflow an input with `--input {pair}`, or `-I`"),
+        )
     })
 }
 
@@ -199,6 +224,9 @@ mod tests {
         assert_snapshot!(check("fabro exec"), @"there is no command `exec`: `fabro run FILE` runs a workflow");
         assert_snapshot!(check("fabro simulate a.fabro -I a=b"), @"there is no command `simulate`: `fabro run a.fabro -I a=b --dry-run` walks through a workflow without executing anything");
         assert_snapshot!(check("fabro flow.fabro --dry-run"), @"there is no command `flow.fabro`: run the workflow with `fabro run flow.fabro --dry-run`");
+        assert_snapshot!(check("fabro run a.fabro --set k=v"), @"`run` has no option `--set`: give the workflow an input with `--input k=v`, or `-I`");
+        assert_snapshot!(check("fabro run a.fabro --var"), @"`run` has no option `--var`: give the workflow an input with `--input KEY=VALUE`, or `-I`");
+        assert_snapshot!(check("fabro ps --set k=v"), @"no hint");
         assert_snapshot!(check("fabro frobnicate"), @"no hint");
         assert_snapshot!(check("fabro inspect x y z"), @"no hint");
     }

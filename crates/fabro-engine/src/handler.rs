@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_context::Context;
-use fabro_events::{CreatedRun, Event, EventBody, Note, PauseReason};
+use fabro_events::{CreatedRun, Event, EventBody, Note, PauseReason, StageFailure};
 use fabro_graph::Node;
 use fabro_plan::NodeSpec;
 use fabro_store::{InboxId, Message, Store, StoreError};
@@ -95,6 +95,8 @@ pub struct Stage {
     pub context: Context,
     /// Completed stages of this line, oldest first.
     pub history: Vector<Arc<StageRecord>>,
+    /// For a human gate: the [failures](crate::Cursor::failures_before) before it.
+    pub failures_before: Vec<Arc<StageFailure>>,
     /// Model turns used so far on this line, by node.
     pub turns: OrdMap<Arc<str>, u32>,
     /// The place in the log of the last rewind, 0 without one: a stage of the same node and visit

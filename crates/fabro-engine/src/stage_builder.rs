@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabro_context::Context;
 use fabro_events::{Entry, Event, EventBody};
 use fabro_store::{InboxId, MemoryStore, Message, Store};
-use fabro_types::{Fidelity, RunId};
+use fabro_types::{Fidelity, NodeKind, RunId};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -64,6 +64,8 @@ impl Machine {
         let Connections { store, run_dir, cancel, stop, reporter, messages } = connections;
         let worktree = state.worktrees.of(branch);
         let mut run = Arc::clone(state.created()?);
+        let at = self.active_stage(branch).ok_or_else(missing)?.clone();
+        let is_gate = self.plan.find(&at.node).is_some_and(|node| node.kind == NodeKind::Human);
         if let Some(dir) = worktree.as_ref().and_then(|it| work_dir_of(&run, &it.line)) {
             Arc::make_mut(&mut run).work_dir = dir;
         }
@@ -71,10 +73,11 @@ impl Machine {
             run_id: state.run_id,
             run,
             worktree,
-            at: self.active_stage(branch).ok_or_else(missing)?.clone(),
+            at,
             branch: cursor.is_branch().then(|| Arc::clone(&cursor.branch)),
             context: cursor.context.clone(),
             history: cursor.history.clone(),
+            failures_before: if is_gate { cursor.failures_before() } else { Vec::new() },
             turns: cursor.script_turns(),
             rewound_seq: state.rewound_seq,
             budget: self.budget(),

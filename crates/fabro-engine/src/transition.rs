@@ -164,6 +164,7 @@ impl Machine {
                 return self.end_branch(branch, None);
             }
             let first = self.unhandled(cursor).into_iter().next();
+            let first = first.or_else(|| self.dead_end_cause(cursor));
             let message = format!("no matching edge from `{}`", node.id);
             let message = with_cause(message, first.as_deref());
             let remedy = "add an edge without a condition, or one for this result";

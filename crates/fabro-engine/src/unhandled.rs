@@ -14,6 +14,37 @@ use crate::line::MAIN;
 use crate::machine::Machine;
 use crate::open_failures::{OpenFailure, handles_failure};
 
+impl Cursor {
+    /// The failures that a person who decides here should know of: those that nothing has handled, the first
+    /// cause first, then those that edges have handled since the last gate. A node that ran again and ended
+    /// well is not among them.
+    pub fn failures_before(&self) -> Vec<Arc<StageFailure>> {
+        let mut open: Vec<&OpenFailure> = self.open_failures.iter().collect();
+        open.sort_by_key(|open| open.seq);
+        let is_cause =
+            |one: &&&OpenFailure| !open.iter().any(|other| other.is_under(&one.stage.node));
+        let mut failures: Vec<_> =
+            open.iter().filter(is_cause).map(|open| Arc::clone(&open.stage)).collect();
+        let since_gate =
+            self.history.iter().rev().take_while(|record| record.handler != NodeKind::Human);
+        let handled: Vec<_> = since_gate
+            .filter(|record| self.ends.get(&record.node).is_some_and(|end| !end.status.is_good()))
+            .filter_map(|record| last_failed(std::iter::once(record)))
+            .collect();
+        for failure in handled.into_iter().rev() {
+            let is_named = failures.iter().any(|other| {
+                let branch = BranchPath::new(other.branch.as_deref().unwrap_or_default());
+                other.node == failure.node
+                    || branch.fan_outs().any(|outer| outer.node() == &*failure.node)
+            });
+            if !is_named {
+                failures.push(failure);
+            }
+        }
+        failures
+    }
+}
+
 impl Machine {
     /// The failures of the main line that nothing has handled so far, the first cause first.
     pub fn unhandled_failures(&self) -> Vec<Arc<StageFailure>> {
@@ -72,7 +103,16 @@ impl Machine {
             _ => None,
         };
         let cause = first.or_else(of_last).or_else(of_loop).or_else(|| self.gate_cause(main));
+        let cause = cause.or_else(|| self.dead_end_cause(main));
         cause.map(|stage| Box::new(Arc::unwrap_or_clone(stage)))
+    }
+
+    /// The last failure before a node without outgoing edges, which is where its edge led to: such a node is how
+    /// people write that a failure ends the run.
+    pub(crate) fn dead_end_cause(&self, cursor: &Cursor) -> Option<Arc<StageFailure>> {
+        let (last, _) = self.plan.node(&cursor.last.as_ref()?.node)?;
+        let is_dead_end = self.plan.outgoing(last).len() == 0;
+        is_dead_end.then(|| last_failed(cursor.history.iter().rev())).flatten()
     }
 
     /// The failure of the goal gate that was visited first of those that ended badly. Of one in a

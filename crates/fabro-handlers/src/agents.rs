@@ -91,6 +91,19 @@ pub struct Offer {
     pub tools: ToolSet,
     /// What is missing, for the user.
     pub warnings: Vec<String>,
+    /// The servers whose tools are missing because they cannot be used.
+    pub failed_servers: Vec<FailedServer>,
+}
+
+/// A server of tools that cannot be used.
+#[derive(Clone, Debug)]
+pub struct FailedServer {
+    /// Its name in the settings.
+    pub name: String,
+    /// What the names of its tools begin with.
+    pub tool_prefix: String,
+    /// Why, for the user.
+    pub problem: String,
 }
 
 /// No tools at all.

@@ -491,8 +491,24 @@ impl GateChoice {
 /// How much of an answer a person is shown before the question.
 const PREVIEW_LINES: usize = 30;
 
+/// How many failures are shown before a question.
+const MAX_FAILURES: usize = 10;
+
 /// The beginning of the last answer that a model gave on this line.
+/// The failures before the gate, and the beginning of the last response.
 fn preview(stage: &Stage) -> Option<String> {
+    let failures = stage.failures_before.iter();
+    let failures = failures.map(|it| format!("✗ {}: {}", it.stage(), it.failure.message));
+    let mut shown: Vec<String> = failures.clone().take(MAX_FAILURES).collect();
+    let left = failures.count() - shown.len();
+    if left > 0 {
+        shown.push(format!("✗ {left} more failures"));
+    }
+    shown.extend(last_response(stage));
+    (!shown.is_empty()).then(|| shown.join("\n"))
+}
+
+fn last_response(stage: &Stage) -> Option<String> {
     let asked = stage.history.iter().rev().find(|record| record.handler.is_llm())?;
     let key = format!("{}{}", keys::RESPONSE_PREFIX, asked.node);
     let response = asked.end.outcome.context_updates.get(&key)?;

@@ -70,7 +70,7 @@ mod threads;
 mod toolbox;
 mod wait;
 
-pub use agents::{Agents, Guard, NoTools, Offer, Toolbox};
+pub use agents::{Agents, FailedServer, Guard, NoTools, Offer, Toolbox};
 pub use children::{ChildWorkflow, ChildWorkflows, NoChildren};
 pub use command::{CommandHandler, WORKFLOW_DIR_VARIABLE, last_line};
 pub use dry::DryHandler;

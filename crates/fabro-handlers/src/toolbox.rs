@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use fabro_config::McpServer;
 use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, Files, InSandbox, LocalFiles, MarkedExec, Sandbox, WithValues};
-use fabro_tools::mcp::Servers;
+use fabro_tools::mcp::{Servers, tool_prefix};
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
     get_workflow_context,
@@ -16,7 +16,7 @@ use fabro_tools::{
 use fabro_types::Permissions;
 use tokio::sync::OnceCell;
 
-use crate::agents::{Offer, Toolbox};
+use crate::agents::{FailedServer, Offer, Toolbox};
 
 /// Files, searches, commands and the web, on this machine; MCP servers and the tools of settings.
 pub struct LocalToolbox {
@@ -84,6 +84,7 @@ impl Toolbox for LocalToolbox {
         let mut tools = vec![get_workflow_context(Arc::clone(&workflow))];
         tools.push(append_workflow_context(Arc::clone(&workflow)));
         let mut warnings = Vec::new();
+        let mut failed_servers = Vec::new();
         match LocalFiles::new(work_dir) {
             Ok(files) => {
                 let is_full = permissions == Permissions::Full;
@@ -126,12 +127,17 @@ impl Toolbox for LocalToolbox {
         {
             tools.extend(servers.tools());
             // They quote what a server answered, which may be anything.
-            let failed = servers.failed().iter().map(ToString::to_string);
-            let failed = failed.chain(servers.warnings().iter().cloned());
-            warnings.extend(failed.map(|error| self.redactor.redact(&error).into_owned()));
+            let redacted = |text: &str| self.redactor.redact(text).into_owned();
+            failed_servers.extend(servers.failed().iter().map(|error| FailedServer {
+                name: error.server.clone(),
+                tool_prefix: tool_prefix(&error.server),
+                problem: redacted(&error.to_string()),
+            }));
+            warnings.extend(failed_servers.iter().map(|server| server.problem.clone()));
+            warnings.extend(servers.warnings().iter().map(|warning| redacted(warning)));
         }
         let empty = ToolSet::new().with_redactor(self.redactor.clone());
-        Offer { tools: tools.into_iter().fold(empty, ToolSet::with), warnings }
+        Offer { tools: tools.into_iter().fold(empty, ToolSet::with), warnings, failed_servers }
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint;
 use fabro_events::{Candidate, EdgeChoice, Event, EventBody, Tier};
-use fabro_types::{ClauseResult, Failure, Weight, one_line, strip_accelerator};
+use fabro_types::{BranchPath, ClauseResult, Failure, Weight, one_line, strip_accelerator};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -134,6 +134,19 @@ pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     let events = checkpoint::effective(events);
     let key = find_left(&events, stage)?;
     explain_of(&events, &key)
+}
+
+/// The full name of the stage that ended last, whether an edge was taken after it or none was found.
+pub fn last_ended(events: &[Event]) -> Option<String> {
+    checkpoint::effective(events).into_iter().rev().find_map(|event| {
+        let ends = matches!(
+            event.entry.body,
+            EventBody::EdgeSelected(_) | EventBody::StageCompleted(_) | EventBody::StageFailed(_)
+        );
+        let node = event.entry.node_id.as_ref().filter(|_| ends)?;
+        let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
+        Some(branch.stage(node, event.entry.visit.unwrap_or(1)))
+    })
 }
 
 /// The same of one visit from its events, the first of the run, and the next one of its line.

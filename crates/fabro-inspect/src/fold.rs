@@ -82,6 +82,11 @@ impl RunFold {
         self.state.apply(event);
         self.rows.apply(event);
         self.head.apply(event, self.rows.clock);
+        if let EventBody::CheckpointForked(point) = &entry.body
+            && !point.in_place
+        {
+            self.head.inherited = Some(self.state.usage_so_far()).filter(|usage| usage.turns > 0);
+        }
         self.gates.apply(event);
         self.activities.apply(event);
         if !entry.body.is_of_compaction() {
@@ -217,6 +222,7 @@ impl RunFold {
             stages: self.rows.clone().finish(status),
             gates: self.gates(),
             usage: self.state.usage_so_far(),
+            inherited_usage: head.inherited.clone(),
         })
     }
 }

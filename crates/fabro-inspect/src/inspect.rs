@@ -61,6 +61,9 @@ pub struct Inspect {
     pub stages: Vec<StageRow>,
     /// Model usage of the whole run, running stages included.
     pub usage: Usage,
+    /// The part of `usage` that the run spent from which this one was forked; left out when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inherited_usage: Option<Usage>,
     /// Its gates that wait for an answer; left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
@@ -202,6 +205,8 @@ pub(crate) struct Head {
     pub(crate) driven_before: u64,
     pub(crate) pause: Option<Pause>,
     pub(crate) forked: Option<ForkPoint>,
+    /// What was spent before a fork began.
+    pub(crate) inherited: Option<Usage>,
 }
 
 impl Head {

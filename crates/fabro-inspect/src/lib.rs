@@ -66,7 +66,7 @@ pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use cost::{CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};
 pub use error::ReportError;
-pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain};
+pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain, last_ended};
 pub use fold::{EdgeTaken, RunFold, find_stage};
 pub use inspect::{Inspect, Pause, StageRow, inspect};
 pub use logs::{LogStream, StageSelection, Written, copy_recorded_text, recorded_output, written};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_engine::{ActiveStage, Phase, RunState, checkpoint};
+use fabro_engine::{ActiveStage, Cursor, Phase, RunState, checkpoint};
 use fabro_events::{Entry, Event, EventBody, GateOption, QuestionType};
 use fabro_store::{Store, StoreError};
 use fabro_types::RunId;
@@ -31,6 +31,10 @@ pub struct Gate {
     pub question: String,
     /// How it is asked.
     pub question_type: QuestionType,
+    /// The failures before it, each with its stage: those that nothing has handled, and those that edges have
+    /// handled since the last gate. Left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
     /// What can be chosen.
     pub options: Vec<GateOption>,
     /// Free text is taken too.
@@ -162,6 +166,7 @@ impl AskedGates {
                     within: Vec::new(),
                     question: question.clone(),
                     question_type: *question_type,
+                    failures: Vec::new(),
                     options: options.clone(),
                     freeform: *freeform,
                     text_option: text_option.clone(),
@@ -187,7 +192,12 @@ impl AskedGates {
         let waiting = state.active().filter(|(_, stage)| stage.gate_asked_ms.is_some());
         let gate = |(branch, stage): (&Arc<str>, &ActiveStage)| {
             let branch = (!branch.is_empty()).then(|| Arc::clone(branch));
-            self.asked.get(&(branch, Arc::clone(&stage.node), stage.visit)).cloned()
+            let gate = self.asked.get(&(branch.clone(), Arc::clone(&stage.node), stage.visit))?;
+            let failures = state.cursor(branch.as_deref()).map(Cursor::failures_before);
+            let failures = failures.unwrap_or_default();
+            let failures =
+                failures.iter().map(|it| format!("{}: {}", it.stage(), it.failure.message));
+            Some(Gate { failures: failures.collect(), ..gate.clone() })
         };
         waiting.filter_map(gate).collect()
     }
@@ -255,6 +265,7 @@ mod tests {
             within,
             question: String::new(),
             question_type: QuestionType::default(),
+            failures: Vec::new(),
             options: Vec::new(),
             freeform: false,
             text_option: None,

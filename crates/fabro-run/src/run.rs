@@ -12,7 +12,7 @@ use fabro_engine::{
     DriveError, Handler, Inconsistent, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState,
     World, begin, last_state_event,
 };
-use fabro_events::{Event, EventSink, PauseReason, StageFailure};
+use fabro_events::{Candidate, Event, EventBody, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::{Exec, Sandbox};
@@ -58,8 +58,8 @@ pub enum DriveResult {
         failure: Failure,
         /// The stage failure that it began with, as far as there is one.
         cause: Option<Box<StageFailure>>,
-        /// The last stage has outgoing edges, and could not leave by any.
-        no_edge: bool,
+        /// The outgoing edges of the last stage when it could not leave by any.
+        edges: Vec<Candidate>,
     },
     /// The run was canceled.
     Canceled,
@@ -456,8 +456,11 @@ impl Run {
                     (RunStatus::PartiallySucceeded, _) => DriveResult::PartiallySucceeded(causes),
                     (RunStatus::Failed, Some(failure)) => {
                         let cause = causes.into_iter().next().map(Box::new);
-                        let no_edge = matches!(&last, Some(fabro_events::EventBody::RunFailed { candidates, .. }) if !candidates.is_empty());
-                        DriveResult::Failed { failure, cause, no_edge }
+                        let edges = match last {
+                            Some(EventBody::RunFailed { candidates, .. }) => candidates,
+                            _ => Vec::new(),
+                        };
+                        DriveResult::Failed { failure, cause, edges }
                     }
                     (RunStatus::Canceled, _) => DriveResult::Canceled,
                     (status, _) => {

@@ -54,11 +54,30 @@ impl Sources for FileSources {
 /// # Errors
 /// The reason, for a message.
 pub fn read_text(path: &Path) -> Result<String, String> {
-    let limit = MAX_FILE_BYTES as u64;
     let meta = fs::metadata(path).map_err(|error| reason(&error))?;
     if !meta.is_file() {
         return Err("it is not a file".to_owned());
     }
+    read_at_most(path, &meta)
+}
+
+/// The same of an open descriptor too, such as a shell's `<(…)`: it is read to its end, at most up to the
+/// limit. A named pipe is refused: it may have no writer.
+///
+/// # Errors
+/// The reason, for a message.
+pub fn read_text_or_pipe(path: &Path) -> Result<String, String> {
+    let meta = fs::metadata(path).map_err(|error| reason(&error))?;
+    let is_descriptor =
+        ["/dev/fd", "/proc/self/fd", "/dev/stdin"].iter().any(|it| path.starts_with(it));
+    if !meta.is_file() && (meta.is_dir() || !is_descriptor) {
+        return Err("it is not a file".to_owned());
+    }
+    read_at_most(path, &meta)
+}
+
+fn read_at_most(path: &Path, meta: &fs::Metadata) -> Result<String, String> {
+    let limit = MAX_FILE_BYTES as u64;
     let too_large = || Err(format!("it is larger than {} MB", limit >> 20));
     if meta.len() > limit {
         return too_large();

@@ -43,7 +43,14 @@ pub fn why(choice: &EdgeChoice) -> String {
         }
         Tier::PreferredLabel => format!("`{}` was preferred", one_line(label(), QUOTED)),
         Tier::SuggestedNext => "suggested by the stage".to_owned(),
-        Tier::Unconditional if choice.candidates.len() > 1 => "no condition holds".to_owned(),
+        Tier::Unconditional if choice.candidates.len() > 1 => {
+            let conditions = choice.candidates.iter().filter_map(|edge| edge.condition.as_deref());
+            let conditions = conditions.collect::<Vec<_>>().join(", ");
+            match one_line(&conditions, QUOTED) {
+                conditions if conditions.is_empty() => "no condition holds".to_owned(),
+                conditions => format!("no condition holds: {conditions}"),
+            }
+        }
         Tier::Unconditional => String::new(),
         Tier::Join => "branches joined".to_owned(),
         Tier::RetryTarget => "retry target".to_owned(),

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabro_events::{Event, EventBody, EventSink, PauseReason};
 use fabro_types::{RunId, RunStatus, escaped_json, one_line, tokens, took};
+use rustix::process::{Signal, getpid, kill_process};
 
 use crate::echo::Echo;
 use crate::line::Line;
@@ -54,7 +55,7 @@ struct Shared {
     mode: Mode,
     paint: Paint,
     now_ms: fn() -> i64,
-    started_ms: i64,
+    started: Instant,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -90,7 +91,8 @@ impl Progress {
     pub fn new(mode: Mode, paint: Paint, now_ms: fn() -> i64) -> Arc<Self> {
         let state = Mutex::default();
         let wake = Condvar::new();
-        let shared = Arc::new(Shared { mode, paint, now_ms, started_ms: now_ms(), state, wake });
+        let started = Instant::now();
+        let shared = Arc::new(Shared { mode, paint, now_ms, started, state, wake });
         Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
@@ -106,6 +108,21 @@ impl Progress {
         let mut state = self.shared.lock();
         let cleared = state.area.draw(&[], &[], terminal_size());
         crate::stderr(&format!("{cleared}{text}"));
+    }
+
+    /// Stops the process, as Ctrl-Z asks for: the running stages are cleared and the terminal is as it was
+    /// before. Once the process continues, they are drawn again. A question that is open stays as it is.
+    ///
+    /// # Errors
+    /// The system does not stop the process.
+    pub fn stop_process(&self) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        if state.suspended == 0 {
+            crate::stderr(&state.area.draw(&[], &[], terminal_size()));
+            state.echo.restore();
+        }
+        // No line is drawn before that, for the state is locked.
+        Ok(kill_process(getpid(), Signal::STOP)?)
     }
 
     /// Shows the last lines of what running stages write below them, in [`Mode::Live`]: `dirs` tells
@@ -192,8 +209,8 @@ impl Progress {
         state.echo.restore();
         if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
             let status = state.end.unwrap_or(RunStatus::Interrupted);
-            let elapsed = (self.shared.now_ms)() - self.shared.started_ms;
-            let elapsed = u64::try_from(elapsed).unwrap_or_default();
+            let elapsed = self.shared.started.elapsed().as_millis();
+            let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
             let table = summary_text(state.story.summary(), status, elapsed, self.shared.paint);
             let paused = state.paused.iter().map(|why| format!("paused: {why}\n"));
             crate::stderr(&clean_painted(&paused.fold(table, |text, why| text + &why)));

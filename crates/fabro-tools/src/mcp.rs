@@ -77,4 +77,5 @@ mod tool;
 
 pub use error::ServerError;
 pub use login::{Login, LoginError, LoginRequest, is_logged_in, log_out};
+pub use name::prefix as tool_prefix;
 pub use servers::Servers;

@@ -1,7 +1,12 @@
 //! `fabro answer`.
 
 use clap_complete::ArgValueCandidates;
+use fabro_run::{RunError, gate_names, open_gates_of_family};
+use fabro_store::SqliteStore;
+use fabro_terminal::clean;
+use fabro_types::RunId;
 
+use super::inspect::questions;
 use crate::complete;
 use crate::drive::resume_hint;
 use crate::error;
@@ -21,8 +26,8 @@ pub struct AnswerArgs {
     pub run: String,
 
     /// An option's key, number or label, or free text; before it the gate (NODE or NODE@VISIT) if
-    /// several wait
-    #[arg(num_args = 1..=2, required = true, value_name = "[GATE] CHOICE", add = ArgValueCandidates::new(complete::choices))]
+    /// several wait. Without it the questions are shown
+    #[arg(num_args = 0..=2, value_name = "[GATE] CHOICE", add = ArgValueCandidates::new(complete::choices))]
     pub words: Vec<String>,
 }
 
@@ -32,10 +37,36 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
     let (name, choice) = match args.words.as_slice() {
         [gate, choice] => (Some(gate.as_str()), choice),
         [choice] => (None, choice),
-        _ => return Err(error::usage("the answer is missing", "write RUN [GATE] CHOICE")),
+        _ => return Err(unanswered(&store, run, global).await?),
     };
     let gate = fabro_run::answer(&store, run, name, choice, "cli", None).await?;
     let hint = resume_hint(&store, run, global).await?;
     output::text(&format!("answered {}\n{hint}", gate.node))?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// Shows the questions of a run, and the error that says how to answer them.
+async fn unanswered(
+    store: &SqliteStore,
+    run: RunId,
+    global: &Global,
+) -> anyhow::Result<anyhow::Error> {
+    let gates = open_gates_of_family(store, run).await?;
+    if gates.is_empty() {
+        return Ok(RunError::NoOpenGate { run }.into());
+    }
+    output::stderr(&questions(&gates, global.paint_stderr()));
+    let names = gate_names(&gates);
+    let several = gates.len() > 1;
+    let mut commands = Vec::new();
+    for (gate, name) in gates.iter().zip(&names) {
+        let name = if several { format!("{name} ") } else { String::new() };
+        let options = gate.options.iter().filter(|option| option.unavailable.is_none());
+        let keys = options.chain(&gate.text_option).map(|option| clean(&option.key).into_owned());
+        let text = gate.freeform.then(|| "\"TEXT\"".to_owned());
+        for choice in keys.filter(|key| !key.is_empty()).chain(text) {
+            commands.push(format!("`{}`", global.command(&format!("answer {run} {name}{choice}"))));
+        }
+    }
+    Ok(error::usage("the answer is missing", format!("answer with {}", commands.join(" or "))))
 }

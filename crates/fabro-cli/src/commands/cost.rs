@@ -71,15 +71,15 @@ pub(super) fn free_models() -> anyhow::Result<impl Fn(&str) -> bool + Sync> {
 
 fn text(report: &CostReport, paint: Paint) -> String {
     let total = &report.total;
+    if total.turns == 0 && total.failed_requests == 0 {
+        return "no model was called\n".to_owned();
+    }
     let mut text = format!("{}  {}", paint.bold(&price(total)), counted(total.turns, "turn"));
     if total.failed_requests > 0 {
         text.push_str(", ");
         text.push_str(&counted(total.failed_requests, "failed request"));
     }
     text.push('\n');
-    if total.turns == 0 && total.failed_requests == 0 {
-        return text + "no model was asked\n";
-    }
     if total.unpriced_requests > 0 {
         let requests = counted(total.unpriced_requests, "request");
         let names = report.models.iter().filter(|it| it.spent.unpriced_requests > 0);

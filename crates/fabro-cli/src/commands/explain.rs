@@ -6,7 +6,10 @@ use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_inspect::{Considered, Explain, TieBreak};
 
+use fabro_types::RunId;
+
 use crate::complete;
+use crate::error::usage;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -22,9 +25,9 @@ pub struct ExplainArgs {
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
-    /// The stage
+    /// The stage; without it the last one that has ended
     #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
-    pub stage: String,
+    pub stage: Option<String>,
 
     /// Print JSON
     #[arg(long)]
@@ -34,10 +37,32 @@ pub struct ExplainArgs {
 /// Explains which edge was taken after a stage.
 pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
-    let report = fabro_inspect::explain(&read_all(&store, run).await?, &args.stage)?;
+    let events = read_all(&store, run).await?;
+    let last = match &args.stage {
+        Some(_) => None,
+        None => Some(fabro_inspect::last_ended(&events).ok_or_else(|| none_ended(run, global))?),
+    };
+    let stage = args.stage.as_ref().or(last.as_ref()).map_or("", String::as_str);
+    let report = fabro_inspect::explain(&events, stage)?;
     let paint = global.paint_stdout();
-    output::report(args.json, &report, || text(&args.stage, &report, paint))?;
+    output::report(args.json, &report, || {
+        let mut text = text(stage, &report, paint);
+        if last.is_some() {
+            let inspect = global.command(&format!("inspect {run}"));
+            let explain = global.command(&format!("explain {run} STAGE"));
+            let note = format!(
+                "the last stage that has ended; `{inspect}` lists all, `{explain}` explains one\n"
+            );
+            text.push_str(&paint.dim(&note));
+        }
+        text
+    })?;
     Ok(Exit::SUCCEEDED)
+}
+
+fn none_ended(run: RunId, global: &Global) -> anyhow::Error {
+    let inspect = global.command(&format!("inspect {run}"));
+    usage("no stage of the run has ended", format!("see its state with `{inspect}`"))
 }
 
 fn text(stage: &str, report: &Explain, paint: Paint) -> String {

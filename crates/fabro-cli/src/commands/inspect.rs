@@ -147,6 +147,10 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
     if report.usage.turns > 0 {
         text.push_str(&field("spent", &usage_text(&report.usage)));
     }
+    if let Some(inherited) = &report.inherited_usage {
+        let of_it = format!("{} by the run it was forked from", usage_text(inherited));
+        text.push_str(&field("of that", &of_it));
+    }
     text.push_str(&field("seed", &report.seed.to_string()));
     text.push('\n');
     text.push_str(&stages(report, paint, width));
@@ -226,6 +230,9 @@ pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
     for (gate, name) in gates.iter().zip(gate_names(gates)) {
         let name = paint.bold(&name);
         let _ = writeln!(text, "{} {name} asks: {}", paint.odd("?"), clean(&gate.question));
+        for failure in &gate.failures {
+            let _ = writeln!(text, "    {} {}", paint.bad("✗"), one_line(failure, 200));
+        }
         for option in &gate.options {
             let label = one_line(&option.label, 100);
             let reason = option.unavailable.as_ref();

@@ -63,6 +63,9 @@ pub struct ResumeArgs {
 
 /// Resumes a run.
 pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
+    if args.detach {
+        check_files(&args)?;
+    }
     let (store, id) = global.find_run(&args.run).await?;
     let store = Arc::new(store);
     let run = Run::open(store.clone(), &store.runs_dir(), id).await?;
@@ -87,6 +90,21 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         return detach(run, &store, &options(&args)).await;
     }
     drive(run, args.shown, global).await
+}
+
+/// The background driver reads the files again, and a pipe has gone by then.
+fn check_files(args: &ResumeArgs) -> anyhow::Result<()> {
+    let named = [("--answers", &args.answers), ("--model-script", &args.model_script)];
+    for (option, file) in named {
+        let is_pipe = |file: &PathBuf| file.exists() && !file.is_file();
+        if file.as_ref().is_some_and(is_pipe) {
+            return Err(usage(
+                format!("{option} names a pipe, which a driver in the background cannot read"),
+                "write it into a file, or resume without --detach",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Something is missing for the stages that are left: nothing was started.

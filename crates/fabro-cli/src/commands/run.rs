@@ -182,9 +182,9 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
     })
 }
 
-/// Reads a text file that an option names.
+/// Reads a text file that an option names, or a pipe.
 pub fn read_option(path: &Path, what: &str) -> anyhow::Result<String> {
-    fabro_run::read_text(path).map_err(|reason| {
+    fabro_run::read_text_or_pipe(path).map_err(|reason| {
         error::usage(
             format!("{what} {} cannot be read: {reason}", path.display()),
             "check the path",

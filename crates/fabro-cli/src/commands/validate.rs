@@ -68,7 +68,12 @@ struct Outcome {
 /// Checks workflows.
 pub async fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     if args.watch {
-        return watch(&args.paths, || check_again(args, global)).await;
+        let check = || {
+            let mut report = report_on(&args.paths)?;
+            let files = std::mem::take(&mut report.files);
+            Ok((report, files))
+        };
+        return watch(&args.paths, check, |report| show(report, args, global)).await;
     }
     let report = report_on(&args.paths)?;
     if args.is_json() {
@@ -82,21 +87,17 @@ pub async fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Ex
     Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })
 }
 
-/// Checks once, and prints the result in the place of the last one. The files that were read are
-/// returned.
-fn check_again(args: &ValidateArgs, global: &Global) -> anyhow::Result<BTreeSet<PathBuf>> {
-    let report = report_on(&args.paths)?;
+/// Prints the result of a check in the place of the last one.
+fn show(report: &Report, args: &ValidateArgs, global: &Global) -> anyhow::Result<()> {
     if args.is_json() {
-        output::json_text(format!("{}\n", report.as_json()))?;
-        return Ok(report.files);
+        return output::json_text(format!("{}\n", report.as_json()));
     }
     if global.can_redraw_stdout() {
         output::bytes(b"\x1b[2J\x1b[3J\x1b[H")?;
     }
     let paint = global.paint_stdout();
     let text = human(&report.outcomes, paint);
-    output::text(&format!("{text}{}\n", paint.hint("Waiting for changes; Ctrl-C ends.")))?;
-    Ok(report.files)
+    output::text(&format!("{text}{}\n", paint.hint("Waiting for changes; Ctrl-C ends.")))
 }
 
 impl ValidateArgs {

@@ -19,27 +19,34 @@ const INTERVAL: Duration = Duration::from_millis(500);
 type Stamp = Option<(SystemTime, u64)>;
 
 /// Checks the workflows of these paths, and again whenever one of the files changes that `check` has read, until
-/// Ctrl-C.
-pub(super) async fn watch(
+/// Ctrl-C. `check` returns its result and these files; `show` prints a result.
+pub(super) async fn watch<R>(
     paths: &[String],
-    check: impl Fn() -> anyhow::Result<BTreeSet<PathBuf>>,
+    check: impl Fn() -> anyhow::Result<(R, BTreeSet<PathBuf>)>,
+    show: impl Fn(&R) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     let cwd = cwd()?;
     let watching = async {
         let mut files = BTreeSet::new();
         loop {
-            // Taken before the check, so that what changes meanwhile is seen.
-            let mut stamps = stamps(&files);
             let listed = listed(paths, &cwd);
-            files = check()?;
-            for file in &files {
-                stamps.entry(file.clone()).or_insert_with(|| stamp(file));
-            }
-            stamps.retain(|file, _| files.contains(file));
+            // Stamps are taken before the check, so that what changes meanwhile is seen. Which files are
+            // read is known after one: where there are new ones, the check is made again.
+            let (result, stamps) = loop {
+                let stamps = stamps(&files);
+                let (result, read) = check()?;
+                let is_known = read.iter().all(|file| stamps.contains_key(file));
+                files = read;
+                if is_known {
+                    break (result, stamps);
+                }
+            };
+            show(&result)?;
             loop {
                 sleep(INTERVAL).await;
                 let has_changed = |(file, seen): (&PathBuf, &Stamp)| stamp(file) != *seen;
-                if stamps.iter().any(has_changed) || self::listed(paths, &cwd) != listed {
+                let mut read = stamps.iter().filter(|(file, _)| files.contains(*file));
+                if read.any(has_changed) || self::listed(paths, &cwd) != listed {
                     break;
                 }
             }

@@ -34,7 +34,7 @@ impl<'t> SetUp<'t> {
 }
 
 /// Sub-workflows of the set-ups.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     (
         "child.fabro",
         r#"digraph { start -> first -> last -> exit; last [shape=parallelogram, script=true]
@@ -44,6 +44,7 @@ const FILES: [(&str, &str); 3] = [
         "parent.fabro",
         r#"digraph { start -> below -> exit; below [shape=house, stack.child_workflow="child.fabro"] }"#,
     ),
+    ("slow.fabro", "digraph { start -> w -> exit; w [shape=insulator, duration=9s] }"),
     (
         "unavailable.fabro",
         "digraph { start -> ask -> exit; ask [shape=tab, prompt=x, model=auth] }",
@@ -106,7 +107,7 @@ fn complaints(set_up: &SetUp<'_>, settings: &str) -> Vec<String> {
 async fn no_failing_set_up_ends_green() {
     let server = Server::answering(response).await.unwrap();
     let settings = format!(
-        "_version = 1\n[run.model]\nname = 'm'\nprovider = 'local'\n[providers.local]\nkind = 'openai-compatible'\nbase_url = '{}'\n",
+        "_version = 1\n[run.agent.mcp.broken]\ncommand = 'false'\n[run.model]\nname = 'm'\nprovider = 'local'\n[providers.local]\nkind = 'openai-compatible'\nbase_url = '{}'\n",
         server.base_url()
     );
     let all: Vec<_> = SET_UPS.split("\n## ").skip(1).map(SetUp::read).collect();

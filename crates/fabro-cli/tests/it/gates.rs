@@ -1,5 +1,7 @@
 //! Gates, those of sub-workflows too.
 
+use std::process::Command;
+
 use insta::assert_snapshot;
 
 use crate::people::GATE;
@@ -135,4 +137,77 @@ fn answers_to_gates_that_there_are_not_are_named() {
     let warning =
         "warning: the answers have a list for `aks`, which is no gate: the gates are `ask`\n";
     assert!(told.starts_with("exit 0") && told.contains(warning), "{told}");
+}
+
+#[test]
+fn a_question_names_the_failures_before_it() {
+    let _filters = filters().bind_to_scope();
+    let source = r#"digraph { start -> fan; fan [shape=component]; fan -> { a; b } -> join -> test
+        a [shape=parallelogram, script="echo bad >&2; exit 1"]; b [shape=parallelogram, script=true]
+        join [shape=tripleoctagon]; test [shape=parallelogram, script="exit 4"]
+        test -> ask [condition="outcome=failed"]; test -> ask
+        ask [shape=hexagon, label="Ship it?"]; ask -> again [label="[A] Again"]; ask -> exit [label="[S] Stop", freeform=true]
+        again [shape=parallelogram, script=true]; again -> ask }"#;
+    let project = Project::with(&[("flow.fabro", source)]);
+    assert_eq!(project.exit(&["run", "flow.fabro", "-q"]), 3);
+    assert_snapshot!(project.run(&["answer", "latest"]), @r#"
+    exit 2
+    ── stderr
+    ? ask@1 asks: Ship it?
+        ✗ fan@1/a/a@1: exit code 1: bad
+        ✗ test@1: exit code 4
+        [A] Again  → again
+        [S] Stop  → exit, or free text
+    error: the answer is missing
+      help: answer with `fabro answer [ID] A` or `fabro answer [ID] S` or `fabro answer [ID] "TEXT"`
+    "#);
+    let failures =
+        project.json(&["inspect", "latest", "--json"])["gates"][0]["failures"].to_string();
+    assert_snapshot!(failures, @r#"["fan@1/a/a@1: exit code 1: bad","test@1: exit code 4"]"#);
+    assert_eq!(project.exit(&["answer", "latest", "A"]), 0);
+    assert_eq!(project.exit(&["resume", "latest", "-q"]), 3);
+    // What was known at the last gate and handled by an edge is not repeated.
+    let text = project.run(&["inspect", "latest"]);
+    assert_snapshot!(text[text.find('?').unwrap()..], @r"
+    ? ask@2 asks: Ship it?
+        ✗ fan@1/a/a@1: exit code 1: bad
+        [A] Again  → again
+        [S] Stop  → exit, or free text
+    answer with: fabro answer [ID] CHOICE
+    and then continue with: fabro resume [ID]
+    ");
+    assert_snapshot!(project.run(&["explain", "latest"]), @r"
+    exit 0
+    ── stdout
+    again@1 → ask  by rule unconditional
+      ✓ ask  unconditional
+    the last stage that has ended; `fabro inspect [ID]` lists all, `fabro explain [ID] STAGE` explains one
+    ");
+    assert_snapshot!(project.run(&["cost"]), @r"
+    exit 0
+    ── stdout
+    no model was called
+    ");
+}
+
+#[test]
+fn answers_are_read_from_a_pipe() {
+    let project = Project::with(&[("gate.fabro", GATE)]);
+    let program = project.command(&[]);
+    let line = format!(
+        "'{}' run gate.fabro -q --answers <(echo '{{\"review\": [\"N\"]}}')",
+        program.get_program().display()
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &line]).current_dir(project.path());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let refused = project.run(&["run", "gate.fabro", "--answers", "/dev/zero"]);
+    assert!(refused.contains("/dev/zero cannot be read: it is not a file"), "{refused}");
 }

@@ -205,6 +205,18 @@ fn a_run_has_a_page_for_each_part() {
 }
 
 #[test]
+fn a_gate_names_failures_and_has_a_button_for_a_free_text_edge() {
+    let source = r#"digraph { start -> test; test [shape=parallelogram, script="exit 4"]
+        test -> ask [condition="outcome=failed"]; test -> ask; ask [shape=hexagon]
+        ask -> exit [label="[Y] Yes"]; ask -> test [label="[N] No", freeform=true] }"#;
+    let project = Project::with(&[("flow.fabro", source)]);
+    assert_eq!(project.exit(&["run", "flow.fabro", "-q"]), 3);
+    let server = Served::start(&project, &[]);
+    let no = r#"<button name="choice" value="N">No <span class="dim">→ test</span>"#;
+    check(&server, "/gates", &["✗ test@1: exit code 4", no, "In your own words"], &[]);
+}
+
+#[test]
 fn the_inbox_has_the_stage_before_a_gate_and_what_was_answered() {
     let project = project();
     let server = Served::start(&project, &[]);

@@ -221,6 +221,34 @@ fn keys_typed_while_stages_run_do_not_disturb_the_drawing() {
     assert!(echoes, "the terminal is as it was");
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stopped_run_gives_the_terminal_back_and_draws_again() {
+    let flow = r#"digraph { start -> work -> exit; work [shape=parallelogram, on_failure=stop, script="until [ -e go ]; do sleep 0.05; done"] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    let terminal = Terminal::start(&project, &["run", "flow.fabro"], 80, 24);
+    let pid = Pid::from_child(&terminal.child);
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    terminal.wait_for("work");
+    rustix::process::kill_process(pid, Signal::TSTP).unwrap();
+    let start = Instant::now();
+    while !state() || terminal.visible().contains("work") {
+        assert!(start.elapsed() < TIMEOUT, "it is not stopped:\n{}", terminal.visible());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let modes = tcgetattr(&*terminal.device).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ECHO), "the terminal is as it was");
+    rustix::process::kill_process(pid, Signal::CONT).unwrap();
+    terminal.wait_for("work");
+    project.write("go", b"");
+    let (code, lines) = terminal.end();
+    let work = lines.iter().filter(|line| line.contains("work ")).count();
+    assert_eq!((code, work), (0, 2), "{}", lines.join("\n"));
+}
+
 /// A gate of each type of question after a stage with a marked line, opened while the terminal is resized.
 #[test]
 fn questions_survive_resizing() {

@@ -55,6 +55,11 @@ fn every_set_up_pauses_fails_or_is_handled() {
     check("no such provider", &unused, ", provider=opnai", None);
     check("no such agent", &unused, ", backend=acp, acp.command=\"no-such-agent\"", None);
     check("agent exits", &unused, ", backend=acp, acp.command=\"false\"", None);
+    let server = "_version = 1\n[run.agent.mcp.search]\ncommand = \"false\"\n";
+    let tools = ", permissions=full, tools=\"mcp__search__find\"";
+    check("no server of its tools", server, tools, Some(r#"{"a": [{"text": "x"}]}"#));
+    let all = ", permissions=full";
+    check("no server of other tools", server, all, Some(r#"{"a": [{"text": "x"}]}"#));
     check("agent says nothing", &unused, ", backend=acp, acp.command=\"true\"", None);
     insta::assert_snapshot!(lines.join("\n"), @r"
     auth: plain 3 fail 1 handled 0 target 1
@@ -66,6 +71,8 @@ fn every_set_up_pauses_fails_or_is_handled() {
     no such provider: plain 2 fail 2 handled 2 target 2
     no such agent: plain 2 fail 1 handled 0 target 1
     agent exits: plain 3 fail 1 handled 0 target 1
+    no server of its tools: plain 3 fail 1 handled 0 target 1
+    no server of other tools: plain 0 fail 0 handled 0 target 0
     agent says nothing: plain 3 fail 1 handled 0 target 1
     ");
 }

@@ -17,7 +17,7 @@ fn warnings_of_the_workflow_are_shown_before_it_runs() {
     let project = Project::with(&[
         (
             "one.fabro",
-            "digraph one {\n  start -> work -> exit\n  work [shape=parallelogram, script=true, promt=\"Do it\"]\n}",
+            "digraph one {\n  start -> work -> exit\n  work [shape=parallelogram, script=\"cd .\", promt=\"Do it\"]\n}",
         ),
         ("flows/many.fabro", &many),
     ]);
@@ -25,7 +25,7 @@ fn warnings_of_the_workflow_are_shown_before_it_runs() {
     exit 0
     ── stderr
     one.fabro:2:12: warning[unhandled-failure]: when `work` fails, the run continues and ends partially_succeeded (add an edge for it: work -> … [condition="outcome=fail"]; or on_failure="stop" or "continue" for the node or the graph)
-    one.fabro:3:43: warning[misspelled-attribute]: `promt` is not an attribute of nodes (did you mean `prompt`?)
+    one.fabro:3:45: warning[misspelled-attribute]: `promt` is not an attribute of nodes (did you mean `prompt`?)
     run [ID] · follow: fabro logs [ID] -f
     ✓ work [T]  → exit
 

@@ -14,11 +14,12 @@ use fabro_preamble::memory::{Blocks, MEMORY_TOKENS, Memory, ToolContext, assembl
 use fabro_redact::Redactor;
 use fabro_tokens::O200k;
 use fabro_tools::{ToolSet, WorkflowContext as _};
-use fabro_types::{Failure, NodeKind, Permissions, unknown_tools};
+use fabro_types::{Failure, FailureClass, NodeKind, Permissions, unknown_tools};
 use serde_json::Value;
 
 use super::LlmHandler;
 use super::summary::Summarised;
+use crate::agents::FailedServer;
 use crate::common::{canceled, text_of, warn};
 use crate::fan_in::FanIn;
 use crate::memory::{self, StageContext};
@@ -181,6 +182,9 @@ impl LlmHandler {
                  [run.agent.web_search] names one";
             warn(&stage.reporter, "tools", warning.to_owned()).await;
         }
+        if let Some(failure) = server_missing(agent, &offer.failed_servers) {
+            return Err(failure.into());
+        }
         let named = listed().flat_map(|name| unknown_tools(name));
         for name in named.filter(|name| offer.tools.get(name).is_none()) {
             let warning = format!("the node names `{name}`, and there is no such tool");
@@ -286,6 +290,19 @@ fn allowed(agent: &AgentSpec, all: &ToolSet) -> ToolSet {
     let keep = |name: &String| !hidden.contains(&name.as_str()) && agent.may_use(name);
     let names: Vec<String> = all.names().into_iter().filter(keep).collect();
     all.select(&names)
+}
+
+/// The failure of an agent that cannot do its work: its `tools` name one of a server that cannot be used.
+fn server_missing(agent: &AgentSpec, failed: &[FailedServer]) -> Option<Failure> {
+    let names = || agent.tools.iter().flatten();
+    let server = failed.iter().find(|it| names().any(|name| name.starts_with(&it.tool_prefix)))?;
+    let remedy = format!(
+        "start the server, or correct [run.agent.mcp.{}] in the settings and begin a new run",
+        server.name
+    );
+    let message = format!("a tool that the node names is missing: {}", server.problem);
+    let failure = Failure::new(FailureClass::Deterministic, message);
+    Some(Failure { unavailable: Some(remedy), ..failure })
 }
 
 /// What the model was asked before the stage was interrupted.

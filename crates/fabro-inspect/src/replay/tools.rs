@@ -33,6 +33,6 @@ impl Toolbox for RecordedTools {
             set = set.with(tool);
         }
         let set = set.with(get_workflow_context(Arc::clone(&workflow)));
-        Offer { tools: set.with(append_workflow_context(workflow)), warnings: Vec::new() }
+        Offer { tools: set.with(append_workflow_context(workflow)), ..Offer::default() }
     }
 }

@@ -77,6 +77,7 @@ struct Shown<'a> {
     question: &'a str,
     options: &'a [GateOption],
     freeform: bool,
+    text_option: Option<&'a GateOption>,
     deadline: Option<String>,
     answered: Option<(&'a str, &'a str)>,
     /// How stages before it ended.
@@ -133,6 +134,7 @@ impl<'a> Shown<'a> {
             question: &gate.question,
             options: &gate.options,
             freeform: gate.freeform,
+            text_option: gate.text_option.as_ref(),
             deadline: gate.deadline_ms.map(timestamp),
             answered: answered.as_ref().map(|it| (&*it.choice, &*it.source)),
             results: String::new(),

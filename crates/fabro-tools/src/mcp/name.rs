@@ -9,7 +9,7 @@ const LONGEST: usize = 64;
 /// them. Where that is too long or taken, the end makes room for eight digits of a hash over the
 /// real names, so that a name stays the same from session to session.
 pub(crate) fn unique(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
-    let plain = format!("mcp__{}__{}", clean(server), clean(tool));
+    let plain = prefix(server) + &clean(tool);
     let mut name = plain.clone();
     let mut round = 0_u32;
     while name.len() > LONGEST || taken.contains(&name) {
@@ -20,6 +20,11 @@ pub(crate) fn unique(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> 
     }
     taken.insert(name.clone());
     name
+}
+
+/// What the names of a server's tools begin with.
+pub fn prefix(server: &str) -> String {
+    format!("mcp__{}__", clean(server))
 }
 
 fn clean(name: &str) -> String {

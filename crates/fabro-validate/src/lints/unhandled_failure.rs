@@ -25,9 +25,9 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             may_fail(node) && flow.reached[ix.index()] && continues_regardless(checking, *ix)
         })
         .collect();
-    if candidates.iter().any(|(ix, _)| flow.in_branch[ix.index()]) && !fan_outs_are_strict(checking)
-    {
-        candidates.retain(|(ix, _)| !flow.in_branch[ix.index()]);
+    if candidates.iter().any(|(ix, _)| flow.in_branch[ix.index()]) {
+        let covered = covered_by_fan_outs(checking);
+        candidates.retain(|(ix, _)| !flow.in_branch[ix.index()] || !covered[ix.index()]);
     }
     if !candidates.is_empty() {
         let loops = in_loops(checking);
@@ -63,6 +63,9 @@ fn may_fail(node: &Node) -> bool {
 /// Scripts that always end with success, or that only print something.
 fn hides_failure(node: &Node) -> bool {
     let script = node.attrs.text("script").unwrap_or_default().trim();
+    if matches!(script, "true" | ":") {
+        return true;
+    }
     let prints = ["echo ", "printf "].iter().any(|start| script.starts_with(start));
     if prints && !script.contains(['&', '|', ';', '>', '$', '`', '\n']) {
         return true;
@@ -96,20 +99,46 @@ fn in_loops(checking: &Checking<'_>) -> Vec<bool> {
     in_loops
 }
 
-/// No fan-out can do without a branch, or looks at how its branches ended.
-fn fan_outs_are_strict(checking: &Checking<'_>) -> bool {
+/// By node: it is in a branch of a fan-out that can do without the branch, or that looks at how its branches
+/// ended. A fan-out that waits for all is neither: a failed branch makes it partially succeeded, which is
+/// unhandled in the same way.
+fn covered_by_fan_outs(checking: &Checking<'_>) -> Vec<bool> {
+    let workflow = checking.workflow;
+    let mut covered = vec![false; workflow.nodes().len()];
     let mut left = MAX_SEARCH;
-    checking.of_kind(NodeKind::Parallel).all(|(ix, node)| {
-        let policy = text(&node.attrs, "join_policy");
-        let waits_for_all = policy.is_none_or(|it| ["wait_all", "all_success"].contains(&it));
-        let lenient = text(&node.attrs, "on_failure").is_some()
-            || ["auto_status", "allow_partial"].iter().any(|it| node.attrs.bool(it) == Some(true));
-        let decided = match join(checking.workflow, ix, &mut left) {
-            Join::At(join) => is_decided(checking, join),
-            Join::Nowhere | Join::GaveUp => true,
+    for (fan_out, node) in checking.of_kind(NodeKind::Parallel) {
+        let end = match join(workflow, fan_out, &mut left) {
+            Join::At(join) if !is_lenient(node) && !is_decided(checking, join) => continue,
+            Join::At(join) => Some(join),
+            Join::Nowhere => None,
+            Join::GaveUp => return vec![true; covered.len()],
         };
-        waits_for_all && !lenient && !decided
-    })
+        let mut seen = vec![false; covered.len()];
+        let mut queue = vec![fan_out];
+        while let Some(at) = queue.pop() {
+            for edge in workflow.outgoing(at) {
+                let to = workflow.edge(edge).to;
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    return vec![true; covered.len()];
+                }
+                let is_outside = to == fan_out || Some(to) == end;
+                if !is_outside && !std::mem::replace(&mut seen[to.index()], true) {
+                    covered[to.index()] = true;
+                    queue.push(to);
+                }
+            }
+        }
+    }
+    covered
+}
+
+/// Whether a fan-out may go on without a branch, or its own attributes cover a failure.
+fn is_lenient(fan_out: &Node) -> bool {
+    let policy = text(&fan_out.attrs, "join_policy");
+    policy.is_some_and(|policy| !["wait_all", "all_success"].contains(&policy))
+        || text(&fan_out.attrs, "on_failure").is_some()
+        || ["auto_status", "allow_partial"].iter().any(|it| fan_out.attrs.bool(it) == Some(true))
 }
 
 #[cfg(test)]
@@ -129,6 +158,29 @@ mod tests {
             assert!(report.contains("when `test` fails, the run continues"), "{body}: {report}");
         }
         insta::assert_snapshot!(reported("unhandled-failure", "start -> a -> b -> c -> d -> exit; node [shape=parallelogram, script=x]; a; b; c; d"), @"nothing");
+    }
+
+    #[test]
+    fn each_fan_out_covers_its_own_branches() {
+        let two = |first: &str, second: &str| {
+            let body = format!(
+                "p [shape=component {first}]; q [shape=component]; j [shape=tripleoctagon]; k [shape=tripleoctagon]
+                node [shape=parallelogram, script=x]; a; b; c; d; start -> p -> {{a; b}} -> j -> q -> {{c; d}} -> k; {second}"
+            );
+            let report = reported("unhandled-failure", &body);
+            report
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .split(": ")
+                .last()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        insta::assert_snapshot!(two("", "k -> exit"), @"when `a`, `b`, `c` or 1 more fails, the run continues and ends partially_succeeded");
+        insta::assert_snapshot!(two(", join_policy=first_success", "k -> exit"), @"when `c` or `d` fails, the run continues and ends partially_succeeded");
+        insta::assert_snapshot!(two(", join_policy=first_success", r#"k -> exit [condition="outcome=success"]; k -> exit"#), @"nothing");
+        insta::assert_snapshot!(two("", r#"k -> exit [condition="outcome=success"]; k -> exit"#), @"when `a` or `b` fails, the run continues and ends partially_succeeded");
     }
 
     #[test]
