@@ -7,7 +7,7 @@ use fabro_events::{CompletedTool, EventBody};
 use fabro_tools::Output;
 use fabro_types::Permissions;
 use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::FuturesOrdered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +24,8 @@ const CUT_OFF: &str = "[cut off: the answer reached its limit of tokens before t
     this call were whole, so it did not run. Make the call again, with less in it.]";
 
 impl Session {
-    /// Runs calls, records each result as it comes, and puts all of them into the conversation in
-    /// the order of the calls.
+    /// Runs calls, and puts their results into the conversation. Results are recorded in the order of the
+    /// calls, as soon as those before them are, so that two runs of the same script record the same.
     pub(crate) async fn run_calls(
         &mut self,
         calls: Vec<RequestedCall>,
@@ -75,7 +75,7 @@ impl Session {
         end
     }
 
-    /// Runs calls at the same time, and records each result as it comes.
+    /// Runs calls at the same time, and records the results in the order of the calls.
     async fn run_group(
         &mut self,
         group: &[RequestedCall],
@@ -98,7 +98,7 @@ impl Session {
         cancel: &CancellationToken,
         done: &mut Vec<CompletedTool>,
     ) -> Result<(), SessionError> {
-        let mut running: FuturesUnordered<_> =
+        let mut running: FuturesOrdered<_> =
             group.iter().map(|requested| run(self, requested, cancel)).collect();
         let waits = group.iter().any(|requested| requested.call.name == WAIT);
         let spent = async {

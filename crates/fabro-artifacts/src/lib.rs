@@ -33,6 +33,7 @@
 compile_error!("fabro-artifacts needs a Unix-like system");
 
 mod beneath;
+mod entries;
 mod keep;
 mod media_type;
 mod name;

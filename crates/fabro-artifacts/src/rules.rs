@@ -160,6 +160,12 @@ impl Rules {
             .any(|start| leads_here(start) || began_before(start))
     }
 
+    /// Whether a file of this name may be an artifact, wherever the directory is.
+    pub(crate) fn may_be_artifact(&self, name: &OsStr, place: Place, is_link: bool) -> bool {
+        let by_rule = place.is_artifact || is_link || is_artifact_file(name);
+        self.include.is_some() || (!place.is_excluded && by_rule)
+    }
+
     /// Whether a file, or what else is not a directory, is an artifact.
     pub(crate) fn is_artifact(
         &self,

@@ -6,12 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, FileType, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::entries::{entries, open_dir};
 use crate::rules::{Place, Rules};
 use crate::watcher::Limits;
 
@@ -62,7 +68,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn of(file: FileType) -> Self {
+    fn of(file: fs::FileType) -> Self {
         if file.is_symlink() {
             Self::Link
         } else if file.is_fifo() {
@@ -95,11 +101,14 @@ pub(crate) enum Stopped {
     Time(Duration),
 }
 
+/// Device, inode and change time.
+type Stamp = (u64, u64, i64, i64);
+
 /// A directory as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Dir {
-    /// Device, inode and change time; `None` while it has to be read again.
-    stamp: Option<(u64, u64, i64, i64)>,
+    /// `None` while it has to be read again.
+    stamp: Option<Stamp>,
     dirs: Vec<(OsString, Place, Self)>,
     /// Names of artifacts.
     files: Vec<OsString>,
@@ -136,11 +145,8 @@ impl<'a> Scanner<'a> {
         if !self.may_continue() {
             return false;
         }
-        let about = if depth == 0 { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
-        match about {
-            Ok(about) if about.is_dir() => self.read(dir, path, &about, place),
-            // It has been removed or replaced since its parent was read.
-            _ => *dir = Dir::default(),
+        if !Self::is_known(dir, path, depth) {
+            self.read(dir, path, place, depth);
         }
         self.entries += dir.entries;
         for name in &dir.files {
@@ -176,54 +182,75 @@ impl<'a> Scanner<'a> {
         self.found.stopped.is_none()
     }
 
-    /// Reads the names in a directory, unless they are known already.
-    fn read(&mut self, dir: &mut Dir, path: &mut PathBuf, about: &Metadata, place: Place) {
-        let stamp = (about.dev(), about.ino(), about.ctime(), about.ctime_nsec());
-        if dir.stamp == Some(stamp) {
-            return;
-        }
+    /// Whether a directory has the entries that were read before.
+    fn is_known(dir: &Dir, path: &Path, depth: usize) -> bool {
+        let Some(stamp) = dir.stamp else { return false };
+        let about = if depth == 0 { fs::metadata(path) } else { fs::symlink_metadata(path) };
+        about.is_ok_and(|about| about.is_dir() && stamp_of(&about) == stamp)
+    }
+
+    /// Reads the names in a directory.
+    fn read(&mut self, dir: &mut Dir, path: &Path, place: Place, depth: usize) {
         let mut known: BTreeMap<OsString, Dir> = BTreeMap::new();
         known.extend(dir.dirs.drain(..).map(|(name, _, dir)| (name, dir)));
+        *dir = Dir::default();
+        let opened = open_dir(path, depth == 0).and_then(|opened| {
+            let opened = File::from(opened);
+            Ok((opened.metadata()?, opened.into()))
+        });
+        let mut relative = path.strip_prefix(self.root).unwrap_or(path).to_owned();
+        let result = opened.and_then(|(about, opened): (Metadata, OwnedFd)| {
+            dir.stamp = self.is_settled(&about).then(|| stamp_of(&about));
+            entries(&opened, |name, kind| {
+                dir.entries += 1;
+                // A single directory may have more entries than there is time for.
+                if dir.entries > self.limits.entries {
+                    dir.stamp = None;
+                    return ControlFlow::Break(());
+                }
+                let is_link = kind == FileType::Symlink;
+                if kind == FileType::Directory {
+                    relative.push(name);
+                    if let Some(place) = self.rules.enter(self.root, &relative, place) {
+                        let known = known.remove(name).unwrap_or_default();
+                        dir.dirs.push((name.to_owned(), place, known));
+                    }
+                    relative.pop();
+                } else if self.rules.may_be_artifact(name, place, is_link) {
+                    relative.push(name);
+                    if self.rules.is_artifact(&relative, name, place, is_link) {
+                        dir.files.push(name.to_owned());
+                    }
+                    relative.pop();
+                }
+                ControlFlow::Continue(())
+            })
+        });
+        if let Err(error) = result {
+            dir.stamp = None;
+            // It has been removed or replaced since its parent was read.
+            let is_gone = matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+            );
+            if place.is_artifact() && !is_gone {
+                self.found.unreadable.insert(relative.into(), error.kind());
+            }
+        }
+        // What matters first: there may not be time for all.
+        dir.dirs.sort_by(|a, b| (!a.1.is_artifact(), &a.0).cmp(&(!b.1.is_artifact(), &b.0)));
+    }
+    /// Whether a directory changed so long ago that another change would have another time.
+    fn is_settled(&self, about: &Metadata) -> bool {
         let changed = Duration::new(
             u64::try_from(about.ctime()).unwrap_or(0),
             u32::try_from(about.ctime_nsec()).unwrap_or(0),
         );
         let settled = if changed.subsec_nanos() == 0 { SETTLED } else { SETTLED_FINE };
-        let is_settled = self.now > changed.saturating_add(settled);
-        *dir = Dir { stamp: is_settled.then_some(stamp), ..Dir::default() };
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) => {
-                dir.stamp = None;
-                if place.is_artifact() && error.kind() != io::ErrorKind::NotFound {
-                    let relative = path.strip_prefix(self.root).unwrap_or(path);
-                    self.found.unreadable.insert(relative.into(), error.kind());
-                }
-                return;
-            }
-        };
-        let mut relative = path.strip_prefix(self.root).unwrap_or(path).to_owned();
-        for entry in entries.flatten() {
-            dir.entries += 1;
-            // A single directory may have more entries than there is time for.
-            if dir.entries > self.limits.entries {
-                dir.stamp = None;
-                break;
-            }
-            let Ok(kind) = entry.file_type() else { continue };
-            let name = entry.file_name();
-            relative.push(&name);
-            if kind.is_dir() {
-                if let Some(place) = self.rules.enter(self.root, &relative, place) {
-                    let known = known.remove(&name).unwrap_or_default();
-                    dir.dirs.push((name, place, known));
-                }
-            } else if self.rules.is_artifact(&relative, &name, place, kind.is_symlink()) {
-                dir.files.push(name);
-            }
-            relative.pop();
-        }
-        // What matters first: there may not be time for all.
-        dir.dirs.sort_by(|a, b| (!a.1.is_artifact(), &a.0).cmp(&(!b.1.is_artifact(), &b.0)));
+        self.now > changed.saturating_add(settled)
     }
+}
+
+fn stamp_of(about: &Metadata) -> Stamp {
+    (about.dev(), about.ino(), about.ctime(), about.ctime_nsec())
 }

@@ -86,7 +86,7 @@ pub fn offload_value(value: &mut Arc<Value>, limit: usize, blobs: &mut Vec<NewBl
     if !may_exceed(value, limit) {
         return;
     }
-    let bytes = serde_json::to_vec(value.as_ref()).unwrap_or_default();
+    let bytes = value.to_string().into_bytes();
     if bytes.len() > limit {
         let blob = BlobRef::of(&bytes);
         blobs.push((blob, Arc::from(bytes)));

@@ -137,6 +137,11 @@ const LOST: [(&str, &str); 3] = [
 ];
 
 impl HookEvent {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        EVENTS.iter().map(|(_, event)| *event)
+    }
+
     /// Its name in settings.
     pub fn as_str(self) -> &'static str {
         let name = EVENTS.iter().find(|(_, event)| *event == self).map(|(name, _)| *name);

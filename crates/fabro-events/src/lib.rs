@@ -132,13 +132,23 @@ impl Event {
     }
 
     /// The published JSON object.
+    #[expect(
+        clippy::expect_used,
+        clippy::missing_panics_doc,
+        reason = "it cannot fail: every key is a string"
+    )]
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::to_value(self.published()).unwrap_or_default()
+        serde_json::to_value(self.published()).expect("an event has only string keys")
     }
 
     /// The published JSON object on one line.
+    #[expect(
+        clippy::expect_used,
+        clippy::missing_panics_doc,
+        reason = "it cannot fail: every key is a string"
+    )]
     pub fn to_json_line(&self) -> String {
-        serde_json::to_string(&self.published()).unwrap_or_default()
+        serde_json::to_string(&self.published()).expect("an event has only string keys")
     }
 
     fn published(&self) -> Published<'_> {

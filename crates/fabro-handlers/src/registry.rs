@@ -107,6 +107,11 @@ impl Registry {
         self.sub_workflow.run_stages_by(Arc::downgrade(handler));
     }
 
+    /// Knows which files stages touch.
+    pub fn work_tree(&self) -> Arc<WorkTree> {
+        Arc::clone(&self.tree)
+    }
+
     fn handler(&self, kind: NodeKind) -> Option<&dyn Handler> {
         Some(match kind {
             NodeKind::Agent | NodeKind::Prompt => &*self.llm,

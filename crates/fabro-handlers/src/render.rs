@@ -68,7 +68,12 @@ impl StageVars {
 
     fn failed(&self, error: &RenderError) -> Failure {
         let damage = self.damage.load(Ordering::Relaxed);
-        Failure { damage, ..Failure::new(FailureClass::Deterministic, error.to_string()) }
+        // Another attempt sees the same context.
+        Failure {
+            damage,
+            terminal: true,
+            ..Failure::new(FailureClass::Deterministic, error.to_string())
+        }
     }
 
     /// The text of an error, of which a template's error keeps nothing else.

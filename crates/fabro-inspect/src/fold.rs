@@ -108,11 +108,17 @@ impl RunFold {
         }
     }
 
+    /// Drops what stages wrote. A fold [for a list](Self::for_list) does so now and then; one that is kept
+    /// between events is smaller after this.
+    pub fn forget_values(&mut self) {
+        self.state.forget_values();
+    }
+
     /// Drops what a list does not show.
     fn cut(&mut self, event: &Event) {
         self.events += 1;
         if self.events.is_multiple_of(FORGET_EVERY) {
-            self.state.forget_values();
+            self.forget_values();
         }
         let Some(open) = self.rows.row(event) else { return };
         let row = &mut open.row;

@@ -74,7 +74,7 @@ pub use ps::{PsRow, ps};
 pub use read_back::{read_back, read_back_small};
 pub use reports::{
     ArtifactRow, PatchError, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
-    run_patch,
+    run_patch, sub_workflows,
 };
 pub use stage::{FailedAttempt, StageReport, stage, stage_of_row};
 pub use stages::Stages;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fabro_engine::{last_state_event, read_all};
 use fabro_events::stage_name::StageName;
-use fabro_events::{Event, EventBody, ParentStage};
+use fabro_events::{CreatedRun, Event, EventBody, ParentStage};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
 use fabro_sandbox::artifacts::{Damaged, stored_file};
 use fabro_sandbox::git::{GitError, PatchStyle, patch};
@@ -76,16 +77,21 @@ pub async fn inspect_stage(
 ) -> Result<StageReport, ReportError> {
     let events = read_all(store, run).await?;
     let mut report = stage(&events, name, is_driven(store, run).await?, store)?;
-    report.sub_workflows = sub_workflows(store, run, &report.row).await?;
+    let children = sub_workflows(store, run, &report.row).await?;
+    report.sub_workflows = children.into_iter().map(|(child, _)| child).collect();
     Ok(report)
 }
 
-/// The runs of the sub-workflow of this stage.
-async fn sub_workflows(
+/// The runs of the sub-workflows of this stage, each with how it was created.
+///
+/// # Errors
+///
+/// The store cannot be read.
+pub async fn sub_workflows(
     store: &dyn RunStore,
     run: RunId,
     row: &StageRow,
-) -> Result<Vec<RunId>, ReportError> {
+) -> Result<Vec<(RunId, Arc<CreatedRun>)>, ReportError> {
     let mut runs = Vec::new();
     for member in store.family(run).await?.into_iter().skip(1) {
         let first = store.read(member, 0, 1).await?;
@@ -94,7 +100,7 @@ async fn sub_workflows(
             && parent.run_id == run
             && parent.is(row.branch.as_deref(), &row.node, row.visit)
         {
-            runs.push(member);
+            runs.push((member, Arc::clone(created)));
         }
     }
     Ok(runs)

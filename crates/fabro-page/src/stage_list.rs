@@ -15,7 +15,7 @@ use crate::texts::{dollars, render};
 const WHAT: usize = 160;
 
 /// The class of a stage's result.
-pub(crate) fn class(row: &StageRow) -> &'static str {
+pub fn class(row: &StageRow) -> &'static str {
     match result(row) {
         NodeResult::Succeeded => "good",
         NodeResult::PartiallySucceeded => "part",
@@ -27,7 +27,7 @@ pub(crate) fn class(row: &StageRow) -> &'static str {
 }
 
 /// A sign for the same, for readers without colors.
-pub(crate) fn sign(row: &StageRow) -> char {
+pub fn sign(row: &StageRow) -> char {
     match class(row) {
         "good" => '✓',
         "part" => '~',

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use fabro_store::Store;
@@ -15,9 +15,8 @@ use crate::prepare::prepare_dir;
 /// How often to check whether the driver has started.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// How long a driver may take until its first record. It waits for the store while other processes
-/// write to it.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The timeout for the first record of a driver. It waits for the store while other processes write to it.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The file of a run's directory that a background driver writes its stderr to.
 pub(crate) const DRIVER_LOG: &str = "driver.log";
@@ -42,27 +41,43 @@ pub(crate) async fn start_driver(
     let mut child = driver.spawn().map_err(|error| RunError::Background {
         message: format!("the background process cannot be started: {error}"),
     })?;
-    let started = Instant::now();
+    let started =
+        started(&mut child, store, run, last, || step_started(run_dir) != step, &path).await;
+    if !matches!(started, Ok(Some(_))) {
+        // A caller that goes on running, such as a server, would keep the ended process as a zombie.
+        std::thread::spawn(move || child.wait());
+    }
+    started
+}
+
+/// Waits until a driver has started, and returns the exit status of one that has ended before that.
+async fn started(
+    child: &mut Child,
+    store: &dyn Store,
+    run: RunId,
+    last: u64,
+    has_step: impl Fn() -> bool,
+    log: &Path,
+) -> Result<Option<ExitStatus>, RunError> {
+    let began = Instant::now();
     loop {
         // Before the log is read, so that the last commit of a driver that ended is seen.
         let ended = child.try_wait().map_err(|error| RunError::Background {
             message: format!("the background process {} is lost: {error}", child.id()),
         })?;
-        if store.last_seq(run).await? > last || step_started(run_dir) != step {
-            // A caller that lives on, such as a server, would keep the ended process as a zombie.
-            std::thread::spawn(move || child.wait());
+        if store.last_seq(run).await? > last || has_step() {
             return Ok(None);
         }
         if ended.is_some() {
             return Ok(ended);
         }
-        if started.elapsed() > PATIENCE {
+        if began.elapsed() > START_TIMEOUT {
             let message = format!(
                 "the background process {} has recorded nothing within {} s: it may still do so; {} \
                  has what it says",
                 child.id(),
-                PATIENCE.as_secs(),
-                path.display()
+                START_TIMEOUT.as_secs(),
+                log.display()
             );
             return Err(RunError::Background { message });
         }

@@ -23,6 +23,7 @@ use crate::bundle::{Bundle, BundleError, RunSettings};
 use crate::model_names::{UnknownModel, serves_any_model, unknown_model};
 use crate::models::{catalog, client};
 use crate::reach::{self, Reached};
+use crate::sandbox_check::program_elsewhere;
 use crate::secrets::variable;
 use crate::{RunError, SetupError};
 
@@ -372,12 +373,11 @@ impl<'a> Preflight<'a> {
         unknown: &mut BTreeSet<String>,
     ) -> Option<Missing> {
         let sandbox = &self.settings.sandbox;
-        if llm.backend != Backend::Api && sandbox.is_remote() {
+        if let Some((message, fix)) = program_elsewhere(sandbox, llm) {
             return Some(Missing {
                 attribute: "backend",
-                message: "another program asks the model, and those do not run in this sandbox"
-                    .to_owned(),
-                fix: "use a model of a provider, or the sandbox `bwrap`".to_owned(),
+                message,
+                fix: fix.to_owned(),
                 consequence: Consequence::Failure,
             });
         }

@@ -587,7 +587,7 @@ impl Run {
         let registry = builder.registry(id, &used, &services, Arc::clone(&sink), guard)?;
         let mut handler: Arc<dyn Handler> = Arc::clone(&registry) as _;
         if let Some(worktrees) = worktrees {
-            handler = Arc::new(CommitsStages { handler, worktrees });
+            handler = Arc::new(CommitsStages { handler, worktrees, tree: registry.work_tree() });
             registry.run_sub_workflows_by(&handler);
         }
         // The log is not needed any more, and may be large.

@@ -10,9 +10,10 @@ use fabro_sandbox::{
     BwrapSettings, DockerSettings, EngineSettings, RemoteSettings, Sandbox, SandboxError,
     SshSettings, agent_env, remove_sandbox,
 };
-use fabro_store::Store;
+use fabro_store::{RunStore, Store};
 use fabro_types::RunId;
 
+use crate::lease::with_lease;
 use crate::secrets::{expand_env, variable};
 use crate::services::text_variables;
 use crate::{Bundle, RunError, SetupError};
@@ -101,15 +102,18 @@ async fn remove_remote(settings: &SandboxSettings, run: RunId) -> Result<(), Set
     })
 }
 
-/// Removes the sandbox of a recorded run, whether or not it was preserved; one that there is not is no error.
+/// Removes the sandbox of a recorded run, whether or not it was preserved; one that does not exist is no error. No
+/// process can drive the run meanwhile.
 ///
 /// # Errors
 ///
-/// A container or another machine cannot be reached, or the store cannot be read.
-pub async fn remove_run_sandbox(store: &dyn Store, run: RunId) -> Result<(), RunError> {
+/// The run is being driven, a container or another machine cannot be reached, or the store cannot be read.
+pub async fn remove_run_sandbox(store: &dyn RunStore, run: RunId) -> Result<(), RunError> {
     match recorded(store, run).await? {
-        Some(settings) => Ok(remove_remote(&settings, run).await?),
-        None => Ok(()),
+        Some(settings) if engine(&settings)?.is_some() => {
+            with_lease(store, run, async |_| Ok(remove_remote(&settings, run).await?)).await
+        }
+        _ => Ok(()),
     }
 }
 
@@ -168,6 +172,11 @@ fn build(
         None => return Ok(None),
     };
     Ok(Some(Arc::new(sandbox.map_err(|error| refused(settings, &error))?)))
+}
+
+/// Whether the settings go together, whatever is installed.
+pub(crate) fn check_settings(settings: &SandboxSettings) -> Result<(), SetupError> {
+    engine(settings).map(|_| ())
 }
 
 /// Where scripts run, if not on this machine.

@@ -210,7 +210,8 @@ impl<'s> ServiceBuilder<'s> {
     }
 
     /// The redactor of a run whose variables are expanded already. It knows every secret of the
-    /// settings and the environment: variables, and keys and headers of providers, tools and servers.
+    /// settings and the environment: variables, keys and headers of providers, tools and servers, and the
+    /// secrets of webhooks.
     pub(crate) fn redactor(self) -> Redactor {
         let settings = self.settings;
         let own = settings.env.clone().into_iter();
@@ -242,6 +243,15 @@ impl<'s> ServiceBuilder<'s> {
                 secrets.extend(secret_references(headers));
             }
         }
+        for name in &settings.secret_variables {
+            if let Some(value) = variable(name) {
+                // It may be written without the prefix that only says what it is.
+                let bare = value.strip_prefix("whsec_").map(ToOwned::to_owned);
+                secrets
+                    .extend([Some(value), bare].into_iter().flatten().map(|it| (name.clone(), it)));
+            }
+        }
+        secrets.extend(secret_references(&settings.secret_headers));
         Redactor::new(secrets)
     }
 
@@ -442,6 +452,17 @@ mod tests {
             assert_eq!(redactor.redact(text), text);
         }
         assert_eq!(redactor.redact(&format!("of-{path}")), "[redacted:APP_TOKEN]");
+    }
+
+    #[test]
+    fn secrets_of_webhooks_and_collectors_are_secret_whatever_their_names() {
+        let path = std::env::var("PATH").unwrap();
+        let mut settings =
+            RunSettings { secret_variables: vec!["PATH".to_owned()], ..RunSettings::default() };
+        settings.secret_headers.insert("x-collector".to_owned(), "for-$PATH".to_owned());
+        let redactor = ServiceBuilder::new(&settings).recorded_redactor();
+        assert_eq!(redactor.redact(&format!("in {path}")), "in [redacted:PATH]");
+        assert_eq!(redactor.redact(&format!("in for-{path}")), "in [redacted:x-collector]");
     }
 
     #[test]

@@ -258,6 +258,8 @@ fn merged_settings(
         retry_unavailable: configured.retry_unavailable,
         git,
         hooks: configured.hooks,
+        secret_variables: configured.webhooks.into_iter().map(|hook| hook.secret_env).collect(),
+        secret_headers: configured.telemetry.headers,
         artifacts: config.artifacts.or(configured.defaults.artifacts),
         models: configured.models,
         fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
@@ -275,7 +277,7 @@ fn merged_settings(
 
 /// The settings with what is set over them. The user may choose to run on this machine, with any settings of
 /// a sandbox are.
-fn sandbox_settings(
+pub(crate) fn sandbox_settings(
     settings: SandboxSettings,
     overrides: &Overrides,
 ) -> Result<SandboxSettings, SetupError> {

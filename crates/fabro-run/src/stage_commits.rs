@@ -13,7 +13,7 @@ use fabro_engine::{
 };
 use fabro_events::RunWorktree;
 use fabro_graph::NodeKind;
-use fabro_sandbox::git::{GitError, Merged, StageCommit, Worktree};
+use fabro_sandbox::git::{GitError, Merged, StageCommit, WorkTree, Worktree};
 use fabro_types::{BlobRef, BranchResult, Failure, FailureClass, Outcome, RunId, Status};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -108,6 +108,8 @@ impl RunWorktrees {
 pub(crate) struct CommitsStages {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) worktrees: RunWorktrees,
+    /// What is known of the files after stages.
+    pub(crate) tree: Arc<WorkTree>,
 }
 
 #[async_trait]
@@ -152,6 +154,8 @@ impl Handler for CommitsStages {
         }
         let stop = stage.stop.clone();
         let branches = Branches::of(&stage);
+        self.tree.owns(worktree.top());
+        let since = self.tree.started();
         let mut end = self.handler.execute(stage).await;
         // The result of a stage that runs again is not recorded.
         if stop.is_cancelled() {
@@ -159,7 +163,8 @@ impl Handler for CommitsStages {
         }
         if let StageEnd::Finished(finished) = &mut end {
             commit.subject = format!("{} ({})", commit.subject, finished.outcome.status.as_str());
-            match worktree.commit(&commit).await {
+            let left = self.tree.left(worktree.top(), since);
+            match worktree.commit(&commit, left).await {
                 Ok((sha, warning)) => {
                     let of_sub_workflow = if has_commits { worktree.last().await } else { None };
                     let of_sub_workflow =

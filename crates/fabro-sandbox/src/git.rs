@@ -72,7 +72,7 @@ pub use metadata::Metadata;
 pub use patch::{PatchStyle, patch};
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;
-pub use work_tree::{RunningStage, UnknownFiles, WorkTree};
+pub use work_tree::{LeftFiles, RunningStage, UnknownFiles, WorkTree};
 pub use worktree::{Author, Repository, Restored, StageCommit, Worktree};
 
 /// The timeout of a call.

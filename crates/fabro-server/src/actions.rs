@@ -350,7 +350,7 @@ impl Actions {
     ) -> Result<Value, Problem> {
         let context = context_at(events, at)?;
         if !is_resolved {
-            return Ok(serde_json::to_value(context.to_json()).unwrap_or_default());
+            return Ok(context.to_json());
         }
         let mut values = Map::new();
         for (key, value) in context.iter() {

@@ -6,6 +6,7 @@ use fabro_store::SqliteStore;
 
 use crate::actions::{Actions, ServerConfig};
 use crate::auth::Tokens;
+use crate::bounds::Bounds;
 use crate::folds::Folds;
 use crate::live::Live;
 use crate::once::Once;
@@ -16,6 +17,7 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     /// The cookie of a login. Browsers send cookies to every port of a host, so it names the port.
     pub(crate) cookie_name: String,
+    pub(crate) bounds: Bounds,
     pub(crate) live: Arc<Live>,
     pub(crate) folds: Folds,
     pub(crate) once: Once,
@@ -29,9 +31,10 @@ impl App {
         config: ServerConfig,
     ) -> Arc<Self> {
         Arc::new(Self {
+            bounds: Bounds::new(),
             live: Live::new(Arc::clone(&store)),
             folds: Folds::new(Arc::clone(&store)),
-            once: Once::new(&store),
+            once: Once::new(Arc::clone(&store)),
             cookie_name: format!("fabro-{port}"),
             actions: Actions { store, config },
             tokens,

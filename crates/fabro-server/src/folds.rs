@@ -1,5 +1,5 @@
 //! The runs that pages show, folded once for all readers. A request reads only the events that are new, and keeps
-//! none of them: memory is bounded by the number of runs and of their stages.
+//! none of them: memory is bounded, by what the stages and pictures of all runs together take.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,11 +17,14 @@ use fabro_types::{RunId, RunStatus};
 
 use crate::problem::Problem;
 
-/// How many runs are kept.
-const MAX_RUNS: usize = 16;
+/// What all kept runs may take together, in bytes, unless one run alone takes more.
+const MAX_BYTES: usize = 64 << 20;
 
-/// How many stages all kept runs have together, unless one run alone has more.
-const MAX_STAGES: usize = 40_000;
+/// What a run takes besides its stages and its workflow, in bytes: how it was created, its edges.
+const RUN_BYTES: usize = 32 << 10;
+
+/// What a stage takes, with its strings, in bytes.
+const STAGE_BYTES: usize = size_of::<StageRow>() + 512;
 
 /// How many events are read from the store at a time.
 const PAGE: usize = 512;
@@ -62,6 +65,12 @@ pub(crate) struct Fragments {
     pub(crate) timeline: String,
 }
 
+impl Fragments {
+    fn bytes(&self) -> usize {
+        self.overview.len() + self.graph.as_ref().map_or(0, String::len) + self.timeline.len()
+    }
+}
+
 impl View {
     /// Whether no rewind took the event back.
     pub(crate) fn counts(&self, seq: u64) -> bool {
@@ -80,6 +89,8 @@ struct Kept {
     seq: u64,
     rewinds: Vec<(u64, u64)>,
     workflow: Option<Arc<Workflow>>,
+    /// About what the workflow takes.
+    workflow_bytes: usize,
     /// The workflow was looked for; it may not be readable.
     has_looked: bool,
     view: Option<Arc<View>>,
@@ -88,7 +99,15 @@ struct Kept {
 impl Kept {
     fn new(run: RunId) -> Self {
         let fold = Some(RunFold::for_list(run));
-        Self { fold, seq: 0, rewinds: Vec::new(), workflow: None, has_looked: false, view: None }
+        Self {
+            fold,
+            seq: 0,
+            rewinds: Vec::new(),
+            workflow: None,
+            workflow_bytes: 0,
+            has_looked: false,
+            view: None,
+        }
     }
 }
 
@@ -97,12 +116,18 @@ impl Kept {
     fn begin_again(&mut self, run: RunId) {
         let rewinds = std::mem::take(&mut self.rewinds);
         let workflow = self.workflow.take();
-        *self = Self { rewinds, workflow, has_looked: self.has_looked, ..Self::new(run) };
+        let Self { workflow_bytes, has_looked, .. } = *self;
+        *self = Self { rewinds, workflow, workflow_bytes, has_looked, ..Self::new(run) };
     }
 
-    fn stages(&self) -> usize {
-        let of_view = self.view.as_ref().map_or(0, |view| view.run.stages.len());
-        of_view + self.fold.as_ref().map_or(0, RunFold::stages)
+    /// About what it takes, in bytes.
+    fn bytes(&self) -> usize {
+        let of_view = self.view.as_ref().map_or(0, |view| {
+            let fragments = view.fragments.get().map_or(0, Fragments::bytes);
+            view.run.stages.len() * STAGE_BYTES + fragments
+        });
+        let stages = self.fold.as_ref().map_or(0, RunFold::stages);
+        RUN_BYTES + self.workflow_bytes + of_view + stages * STAGE_BYTES
     }
 }
 
@@ -189,15 +214,18 @@ impl Folds {
             driven,
             made_ms: now,
         });
+        if !kept.has_looked {
+            kept.workflow_bytes = workflow.as_deref().map_or(0, bytes_of);
+        }
         kept.workflow = workflow;
         kept.has_looked = true;
         kept.view = Some(Arc::clone(&view));
         if view.run.status.is_final() {
             kept.fold = None;
         }
-        let stages = kept.stages();
+        let bytes = kept.bytes();
         drop(kept);
-        self.trim(run, stages);
+        self.trim(run, bytes);
         Ok(view)
     }
 
@@ -254,9 +282,9 @@ impl Folds {
         let mut state = fold.state().clone();
         state.forget_values();
         let waiting = Arc::new(Waiting { seq: kept.seq, gates: fold.gates(), state });
-        let stages = kept.stages();
+        let bytes = kept.bytes();
         drop(kept);
-        self.trim(run, stages);
+        self.trim(run, bytes);
         let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(run, Arc::clone(&waiting));
         Ok(waiting)
@@ -337,23 +365,20 @@ impl Folds {
             found.unwrap_or_else(|| (run, Arc::new(tokio::sync::Mutex::new(Kept::new(run)))));
         let shared = Arc::clone(&entry.1);
         all.push(entry);
-        if all.len() > MAX_RUNS {
-            all.remove(0);
-        }
         shared
     }
 
-    /// Forgets the runs that were used longest ago when there are too many stages.
-    fn trim(&self, run: RunId, stages: usize) {
+    /// Forgets the runs that were used longest ago when all together take too much.
+    fn trim(&self, run: RunId, bytes: usize) {
         let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut count = stages;
+        let mut sum = bytes;
         let mut keep = Vec::new();
         for (id, shared) in all.drain(..).rev() {
             if id != run {
                 // One that is being read is counted when that is done.
-                count += shared.try_lock().map_or(0, |kept| kept.stages());
+                sum += shared.try_lock().map_or(RUN_BYTES, |kept| kept.bytes());
             }
-            if id == run || count <= MAX_STAGES {
+            if id == run || sum <= MAX_BYTES {
                 keep.push((id, shared));
             }
         }
@@ -393,6 +418,9 @@ impl Folds {
                 }
             }
             if kept.seq >= last {
+                if let Some(fold) = &mut kept.fold {
+                    fold.forget_values();
+                }
                 return Ok(());
             }
         }
@@ -421,8 +449,61 @@ pub(crate) fn given(message: &Message, of: &Gate) -> Option<GivenAnswer> {
     }
 }
 
+/// About what a workflow takes, in bytes: its source, what the source becomes, and the files it names.
+fn bytes_of(workflow: &Workflow) -> usize {
+    let texts =
+        workflow.nodes().flat_map(|node| ["prompt", "script"].map(|key| node.attrs.text(key)));
+    workflow.source().len() * 4 + texts.flatten().map(str::len).sum::<usize>()
+}
+
 /// The workflow of a run; `None` when it cannot be read.
 fn workflow(store: &SqliteStore, created: &CreatedRun) -> Option<Workflow> {
     let bundle = Bundle::load(store, &created.bundle).ok()?;
     Some(bundle.plan().ok()?.workflow().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_events::Entry;
+    use fabro_store::Batch;
+    use fabro_types::BlobRef;
+
+    use super::*;
+
+    /// More runs than a page of the inbox shows are all kept; a large one displaces those used longest ago.
+    #[tokio::test]
+    async fn runs_are_kept_by_what_they_take() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(SqliteStore::open(&dir.path().join("store")).unwrap());
+        let folds = Folds::new(Arc::clone(&store));
+        let runs: Vec<RunId> = (0..40).map(|at| RunId::from_parts(1_000 + at, 7)).collect();
+        for run in &runs {
+            let created = CreatedRun {
+                workflow: "w".into(),
+                goal: String::new(),
+                inputs: serde_json::Map::new(),
+                seed: 1,
+                work_dir: "/w".into(),
+                bundle: BlobRef::of(b"bundle"),
+                context: fabro_types::ContextPatch::new(),
+                max_cost: None,
+                parent: None,
+                dry_run: false,
+                worktree: None,
+            };
+            let entry = Entry::new(EventBody::RunCreated(created.into()));
+            let events = [Event { run_id: *run, seq: 1, ts_ms: 1_000, entry }];
+            store.append(*run, 0, &Batch::of(&events)).await.unwrap();
+        }
+        let mut views = Vec::new();
+        for run in &runs {
+            views.push(folds.view(*run).await.unwrap());
+        }
+        for (run, view) in runs.iter().zip(&views) {
+            assert!(Arc::ptr_eq(view, &folds.view(*run).await.unwrap()), "folded again");
+        }
+        folds.trim(runs[39], MAX_BYTES - 2 * RUN_BYTES);
+        let kept: Vec<RunId> = folds.kept.lock().unwrap().iter().map(|(run, _)| *run).collect();
+        assert_eq!(kept, runs[37..]);
+    }
 }

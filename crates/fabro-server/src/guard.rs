@@ -39,7 +39,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let mut response = match checked(&app, request).await {
-        Ok(request) => next.run(request).await,
+        Ok(request) => app.bounds.handle(request, next).await,
         Err(problem) => problem.into_response(),
     };
     if is_api && is_plain_refusal(&response) {

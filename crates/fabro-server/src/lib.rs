@@ -38,6 +38,7 @@ mod actions;
 mod api;
 mod app;
 mod auth;
+mod bounds;
 mod folds;
 mod guard;
 mod listen;

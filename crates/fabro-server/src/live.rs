@@ -157,7 +157,14 @@ async fn feed(
     mut changes: watch::Receiver<u64>,
 ) {
     // Readers read for themselves what is before the first event that they get here.
-    let Ok(mut last) = store.last_seq(run).await else { return };
+    let mut last = loop {
+        match store.last_seq(run).await {
+            Ok(last) => break last,
+            // A store that is locked for a moment is asked again, for as long as there are readers.
+            Err(_) if tail.strong_count() > 0 => tokio::time::sleep(POLL_INTERVAL).await,
+            Err(_) => return,
+        }
+    };
     // One may have been committed after a reader has read and before this: an event without text makes
     // readers look.
     if let Some(tail) = tail.upgrade() {

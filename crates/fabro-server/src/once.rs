@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::http::{HeaderMap, StatusCode};
-use fabro_store::SqliteStore;
+use fabro_store::{Runs as _, SqliteStore};
 use fabro_types::RunId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,17 +37,19 @@ pub(crate) struct Kept {
 /// The answers to requests with a key, in the store's directory: a restart of the server loses none.
 pub(crate) struct Once {
     dir: PathBuf,
+    store: Arc<SqliteStore>,
     /// One request with a key at a time.
     turn: Mutex<()>,
 }
 
 impl Once {
-    pub(crate) fn new(store: &SqliteStore) -> Self {
-        Self { dir: store.dir().join("requests"), turn: Mutex::new(()) }
+    pub(crate) fn new(store: Arc<SqliteStore>) -> Self {
+        Self { dir: store.dir().join("requests"), store, turn: Mutex::new(()) }
     }
 
     /// Executes a request once for its key. `execute` gets the run to create, which a request that was
     /// interrupted before names too. The second value of the result is true for a kept answer.
+    #[expect(clippy::expect_used, reason = "it cannot fail: every key is a string")]
     pub(crate) async fn execute(
         &self,
         headers: &HeaderMap,
@@ -57,7 +60,7 @@ impl Once {
         let Some(key) = key(headers)? else {
             return Ok((execute(new_run()).await?, false));
         };
-        let request = digest(&serde_json::to_vec(request).unwrap_or_default());
+        let request = digest(&serde_json::to_vec(request).expect("a request has only string keys"));
         let file = self.dir.join(format!("{}.json", digest(key.as_bytes())));
         let _turn = self.turn.lock().await;
         self.remove_old();
@@ -83,10 +86,21 @@ impl Once {
                 Ok((answer, false))
             }
             Err(problem) => {
-                // Nothing has started, so the same key may try again.
-                let _ = fs::remove_file(&file);
+                if !self.is_created(kept.run).await {
+                    // Nothing has started, so the same key may try again.
+                    let _ = fs::remove_file(&file);
+                }
                 Err(problem)
             }
+        }
+    }
+
+    /// Whether a request that failed may have created its run: its driver can be running all the same, and the same
+    /// key must not start another.
+    async fn is_created(&self, run: Option<RunId>) -> bool {
+        match run {
+            Some(run) => self.store.last_seq(run).await.map_or(true, |last| last > 0),
+            None => false,
         }
     }
 
@@ -137,4 +151,47 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 fn digest(bytes: &[u8]) -> String {
     let digits = Sha256::digest(bytes).into_iter().map(|byte| format!("{byte:02x}"));
     digits.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use fabro_events::{Entry, Event, EventBody};
+    use fabro_store::{Batch, RunLog as _};
+
+    use super::*;
+
+    /// Sends a request twice, which fails both times, the first time after it has created its run or before.
+    /// Returns the runs of both.
+    async fn fails_twice(is_created: bool) -> [RunId; 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(SqliteStore::open(dir.path()).unwrap());
+        let once = Once::new(Arc::clone(&store));
+        let mut headers = HeaderMap::new();
+        headers.insert("idempotency-key", HeaderValue::from_static("k"));
+        let mut runs = Vec::new();
+        for number in [1, 2] {
+            let start = async |run: Option<RunId>| {
+                let run = run.unwrap();
+                runs.push(run);
+                if is_created && number == 1 {
+                    let entry = Entry::new(EventBody::RunStarted {});
+                    let event = Event { run_id: run, seq: 1, ts_ms: 0, entry };
+                    store.append(run, 0, &Batch::of(&[event])).await.unwrap();
+                }
+                Err(Problem::invalid("the driver has recorded nothing", "wait"))
+            };
+            let new_run = || Some(RunId::from_parts(1, number));
+            assert!(once.execute(&headers, &"start", new_run, start).await.is_err());
+        }
+        runs.try_into().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_that_failed_after_its_run_was_created_creates_no_other() {
+        let [first, second] = fails_twice(true).await;
+        assert_eq!(first, second);
+        let [first, second] = fails_twice(false).await;
+        assert_ne!(first, second);
+    }
 }

@@ -66,9 +66,10 @@ impl std::fmt::Display for Problem {
 }
 
 impl IntoResponse for Problem {
+    #[expect(clippy::expect_used, reason = "it cannot fail: every key is a string")]
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_string(&self).unwrap_or_default();
+        let body = serde_json::to_string(&self).expect("a problem has only string keys");
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
         if status == StatusCode::UNAUTHORIZED {
             return (status, kind, [(header::WWW_AUTHENTICATE, "Bearer")], body).into_response();

@@ -121,9 +121,9 @@ async fn readers_run_together_and_results_keep_the_order_of_the_calls() {
     start c0.3 change {"file":"y"}
     start c0.4 look {"file":"x"}
     --
-    end c0.1 look: "look quick"
-    --
     end c0.0 look: "look slow"
+    --
+    end c0.1 look: "look quick"
     --
     end c0.2 change: "change x"
     --

@@ -137,7 +137,7 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
         text.push_str(&field("goal", &one_line(&report.goal, 200)));
     }
     if !report.inputs.is_empty() {
-        let inputs = serde_json::to_string(&report.inputs).unwrap_or_default();
+        let inputs = serde_json::Value::from(report.inputs.clone()).to_string();
         text.push_str(&field("inputs", &one_line(&inputs, 200)));
     }
     text.push_str(&field("started", &readable(&report.started_at)));

@@ -53,9 +53,12 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
 /// of its branches; that of the run stays.
 pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<(), StoreError> {
     let worktrees = worktrees(store, run).await?;
-    // A damaged run can be removed too.
-    if let Err(error) = remove_run_sandbox(store, run).await {
-        global.warn([clean(&error.to_string()).into_owned()]);
+    match remove_run_sandbox(store, run).await {
+        Ok(()) => {}
+        // Its scripts are running in the sandbox.
+        Err(RunError::Store(error @ StoreError::Driven { .. })) => return Err(error),
+        // A damaged run can be removed too.
+        Err(error) => global.warn([clean(&error.to_string()).into_owned()]),
     }
     store.delete(run).await?;
     let forgotten = match worktrees {

@@ -216,14 +216,16 @@ fn check(
     let read = report.checked.as_ref().and_then(|checked| checked.workflow.as_ref());
     let models = settings.map(|it| fabro_run::check_model_names(read, run_file, it));
     let models = models.unwrap_or_default();
-    if !models.in_workflow.is_empty() {
-        workflow.findings.extend(models.in_workflow);
+    let sandbox = settings.map(|it| fabro_run::check_sandbox(read, run_file, it, home));
+    let sandbox = sandbox.unwrap_or_default();
+    if !models.in_workflow.is_empty() || !sandbox.in_workflow.is_empty() {
+        workflow.findings.extend(models.in_workflow.into_iter().chain(sandbox.in_workflow));
         workflow.findings.sort_by_key(|finding| finding.span.start);
     }
     let of_run_file = run_file.zip(given.as_ref()).map(|(file, given)| {
         let mut findings = file.warnings.clone();
         findings.list.extend(fabro_run::check_run_file(given, home));
-        findings.list.extend(models.in_run_file);
+        findings.list.extend(models.in_run_file.into_iter().chain(sandbox.in_run_file));
         if read.is_some() {
             let files = sources.into_texts();
             let goal = settings.and_then(|it| it.defaults.goal.as_deref());

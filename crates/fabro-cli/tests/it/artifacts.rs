@@ -296,3 +296,57 @@ echo '{"type":"result","subtype":"success","is_error":false,"result":"done","ses
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     assert_eq!(project.json(&["artifact", "list", "--json"])[0]["path"], "junit.xml");
 }
+
+/// The figures of the documentation, at the byte, and files as test tools, archives and copies leave them.
+#[test]
+fn what_test_tools_leave_is_kept_up_to_the_limits() {
+    const MIB: u64 = 1 << 20;
+    let workflow = r#"digraph W { graph [on_failure=stop]; start -> full -> over -> tools -> copies -> exit
+        full [shape=parallelogram, script="mkdir test-results; for n in 1 2 3 4 5; do truncate -s 10485760 test-results/$n; done"]
+        over [shape=parallelogram, script="rm test-results/*; for n in 1 2 3 4; do truncate -s 10485760 test-results/$n; done
+            truncate -s 10485759 test-results/5; printf xx > test-results/6; printf x > test-results/7; truncate -s 10485761 test-results/8"]
+        tools [shape=parallelogram, script="cd deep; mkdir -p playwright-report/data cypress/videos cypress/screenshots videos node_modules/test-results .cache/ms-playwright/test-results
+            for f in playwright-report/index.html playwright-report/data/1.webm cypress/videos/v.mp4 cypress/screenshots/s.png junit-unit.xml t.trace.zip; do printf x > $f; done
+            for f in videos/v.mp4 node_modules/test-results/x node_modules/junit.xml .cache/ms-playwright/test-results/x unit-junit.xml trace.zip; do printf x > $f; done"]
+        copies [shape=parallelogram, script="cd deep; cp -p junit-unit.xml junit-copy.xml; tar -cf old.tar junit-unit.xml; mkdir new; tar -xf old.tar -C new
+            printf y > t.trace.zip; touch -r junit-unit.xml t.trace.zip; touch -r t.trace.zip stamp
+            printf y > cypress/videos/v.mp4; printf z > cypress/screenshots/s.png; touch -d @1 cypress/screenshots/s.png"] }"#;
+    let project = Project::with(&[("w.fabro", workflow), ("deep/kept.txt", "")]);
+    let ran = project.output(&["run", "w.fabro"]);
+    let text = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{text}");
+    let left: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once("not kept: ")).map(|it| it.1).collect();
+    assert_snapshot!(left.join("\n"), @"
+    test-results/6: it has 2 bytes, and with those before it one collection at most 52428800
+    test-results/8: it has 10485761 bytes, and an artifact at most 10485760
+    ");
+    let rows = project.json(&["artifact", "list", "latest", "--json"]);
+    let of = |stage: &str| {
+        let rows = rows.as_array().unwrap().iter();
+        let rows =
+            rows.filter(|row| row["file"].as_str().unwrap().contains(&format!("/files/{stage}/")));
+        let rows = rows.map(|row| (row["path"].as_str().unwrap(), row["size"].as_u64().unwrap()));
+        rows.collect::<Vec<_>>()
+    };
+    let size = |stage: &str| of(stage).iter().map(|(_, size)| size).sum::<u64>();
+    assert_eq!((of("full").len(), size("full")), (5, 50 * MIB));
+    assert_eq!((of("over").len(), size("over")), (6, 50 * MIB));
+    let paths =
+        |stage: &str| of(stage).iter().map(|(path, _)| *path).collect::<Vec<_>>().join("\n");
+    assert_snapshot!(paths("tools"), @"
+    deep/cypress/screenshots/s.png
+    deep/cypress/videos/v.mp4
+    deep/junit-unit.xml
+    deep/playwright-report/data/1.webm
+    deep/playwright-report/index.html
+    deep/t.trace.zip
+    ");
+    assert_snapshot!(paths("copies"), @"
+    deep/cypress/screenshots/s.png
+    deep/cypress/videos/v.mp4
+    deep/junit-copy.xml
+    deep/new/junit-unit.xml
+    deep/t.trace.zip
+    ");
+}

@@ -14,6 +14,7 @@ mod dumps;
 mod examples;
 mod failing;
 mod gates;
+mod hook_events;
 mod hooks;
 mod html_reports;
 mod isolation;

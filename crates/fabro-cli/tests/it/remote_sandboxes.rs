@@ -106,11 +106,15 @@ impl Place {
 
     /// Whether the container of the last run, or its directory, is there.
     fn is_left(&self, project: &Project) -> bool {
-        let id = Self::last_run(project);
-        if let Self::Ssh(server) = self {
-            return server.path("far").join(id).exists();
+        self.has(&Self::last_run(project))
+    }
+
+    /// Whether the container of a run, or its directory, is there.
+    fn has(&self, run: &str) -> bool {
+        match self {
+            Self::Ssh(server) => server.path("far").join(run).exists(),
+            Self::Mount(_) | Self::Copy(_) => has_container(run),
         }
-        has_container(&id)
     }
 }
 
@@ -215,6 +219,12 @@ fn a_killed_run_finds_its_sandbox_again_or_ends_it() {
                 assert!(Instant::now() < deadline, "the stage has not started");
                 std::thread::sleep(Duration::from_millis(10));
             }
+            let refused = place.run(&project, &["rm", "latest"]);
+            assert!(
+                refused.starts_with("exit 2") && refused.contains("is being driven"),
+                "{refused}"
+            );
+            assert!(running(&seconds) > 1, "its scripts go on");
             run.kill().unwrap();
             run.wait().unwrap();
             assert!(running(&seconds) > 0 && place.is_left(&project));
@@ -236,20 +246,23 @@ fn a_killed_run_finds_its_sandbox_again_or_ends_it() {
 fn a_run_is_canceled_although_its_engine_cannot_be_reached() {
     let workflow = r#"digraph W { start -> a -> ask -> exit  a [shape=parallelogram, script="true"]  ask [shape=hexagon, label="On?"] }"#;
     for place in Place::all() {
-        if matches!(place, Place::Ssh(_)) {
-            continue;
-        }
         let project = place.project(&[("w.fabro", workflow)]);
         let ran = place.run(&project, &["run", "run.toml", "-q"]);
         assert!(ran.starts_with("exit 3"), "{ran}");
         let mut cancel = place.command(&project, &["cancel", "latest"]);
+        if let Place::Ssh(server) = &place {
+            let unreachable = "#!/bin/sh\necho 'ssh: connect to host far: refused' >&2; exit 255\n";
+            std::fs::write(server.path("bin/ssh"), unreachable).unwrap();
+        }
         let canceled = cancel.env("DOCKER_HOST", "unix:///nowhere.sock").output().unwrap();
         let warning = String::from_utf8(canceled.stderr).unwrap();
         assert_eq!(canceled.status.code(), Some(0), "{warning}");
         assert!(warning.contains("could not be removed"), "{warning}");
-        assert!(place.is_left(&project));
+        assert_eq!(project.json(&["ps", "--json"])[0]["status"], "canceled");
+        let id = Place::last_run(&project);
+        assert!(place.has(&id));
         assert!(place.run(&project, &["rm", "latest"]).starts_with("exit 0"));
-        assert!(!place.is_left(&project));
+        assert!(!place.has(&id));
     }
 }
 
@@ -296,7 +309,15 @@ fn what_a_sandbox_lacks_is_said_before_the_first_stage() {
         let output = command.env("PATH", project.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(!project.path().join("ran").exists());
-        String::from_utf8(output.stderr).unwrap()
+        let refused = String::from_utf8(output.stderr).unwrap();
+        // What does not depend on the machine is found without a run too.
+        let message = refused.lines().find_map(|line| line.strip_prefix("error: ")).unwrap();
+        let checked = project.run(&["validate", "run.toml"]);
+        let is_of_machine = message.contains("which cannot be used: the program");
+        let finding = format!("error[setting-value]: {message}\n");
+        assert_eq!(checked.contains(&finding), !is_of_machine, "{checked}");
+        assert_eq!(checked.starts_with("exit 2\n"), !is_of_machine, "{checked}");
+        refused
     };
     filters().bind(|| {
         assert_snapshot!(check("provider = 'docker'"), @r#"
@@ -331,6 +352,62 @@ fn what_a_sandbox_lacks_is_said_before_the_first_stage() {
 }
 
 #[test]
+fn validate_says_what_a_sandbox_cannot_have() {
+    let run = |sandbox: &str| {
+        format!("_version = 1\n[workflow]\ngraph = 'w.fabro'\n[run.sandbox]\n{sandbox}\n")
+    };
+    let workflow = r#"digraph W { graph [goal="g"]; start -> a -> b -> exit
+        a [prompt="p", backend=acp, acp.command="sh"]; b [prompt="p", backend=cli] }"#;
+    let project = Project::with(&[
+        ("w.fabro", workflow),
+        ("run.toml", &run("provider = 'ssh'")),
+        (".fabro/config.toml", "_version = 1\n[run.sandbox]\nprovider = 'docker'\n"),
+    ]);
+    filters().bind(|| {
+        assert_snapshot!(project.run(&["validate", "run.toml"]), @r#"
+        exit 2
+        ── stdout
+        error[unavailable]: `a`: `backend=acp` is a program on this machine, which does not run in the sandbox `ssh`
+         --> w.fabro:2:32
+          |
+        2 |         a [prompt="p", backend=acp, acp.command="sh"]; b [prompt="p", backend=cli] }
+          |                                ^^^
+          |
+          = help: use a model of a provider, or the sandbox `bwrap`
+
+        error[unavailable]: `b`: `backend=cli` is a program on this machine, which does not run in the sandbox `ssh`
+         --> w.fabro:2:79
+          |
+        2 |         a [prompt="p", backend=acp, acp.command="sh"]; b [prompt="p", backend=cli] }
+          |                                                                               ^^^
+          |
+          = help: use a model of a provider, or the sandbox `bwrap`
+
+        error[setting-value]: the sandbox `ssh` has no host
+         --> run.toml:4:1
+          |
+        4 | [run.sandbox]
+          | ^^^^^^^^^^^^^
+          |
+          = help: set `run.sandbox.host` to "user@host", or to a name of ~/.ssh/config
+
+        2 files checked: 3 errors
+        "#);
+        // The settings of the project, whose image a run.toml may name.
+        let checked = project.run(&["validate", "w.fabro"]);
+        assert!(checked.starts_with("exit 2") && checked.contains("1 file checked: 3 errors"));
+        let message = checked.lines().find(|line| line.starts_with("error[setting-value]"));
+        assert_snapshot!(message.unwrap(), @"error[setting-value]: the sandbox `docker` has no image (in the settings of the project or of the user)");
+        project.write("run.toml", run("image = 'debian:12'").as_bytes());
+        let checked = project.run(&["validate", "run.toml"]);
+        assert!(checked.contains("sandbox `docker`") && !checked.contains("no image"), "{checked}");
+        project.write("run.toml", run("provider = 'bwrap'").as_bytes());
+        let checked = project.run(&["validate", "run.toml"]);
+        assert!(checked.starts_with("exit 0"), "{checked}");
+    });
+}
+
+#[test]
 fn an_agent_that_is_a_program_does_not_run_there() {
     let Some(image) = image() else { return };
     let workflow =
@@ -339,7 +416,7 @@ fn an_agent_that_is_a_program_does_not_run_there() {
     let project = place.project(&[("w.fabro", workflow)]);
     assert_snapshot!(place.run(&project, &["run", "run.toml"]), @r#"
     exit 2
-    error[unavailable]: `a`: another program asks the model, and those do not run in this sandbox
+    error[unavailable]: `a`: `backend=acp` is a program on this machine, which does not run in the sandbox `docker`
      --> w.fabro:1:56
       |
     1 | digraph W { start -> a -> exit  a [prompt="p", backend=acp, acp.command="sh"] }

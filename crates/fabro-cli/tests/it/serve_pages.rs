@@ -260,3 +260,41 @@ fn a_fork_says_first_what_runs_again_and_a_rewound_run_is_read_again() {
     check(&server, &format!("/runs/{run}"), &["1 of 1", "id=\"start@1\""], &["id=\"ask@1\""]);
     check(&server, &format!("/runs/{run}/events"), &["taken back by a rewind"], &[]);
 }
+
+#[test]
+fn the_inbox_says_which_run_a_gate_is_of_and_what_failed_before_it() {
+    let source = "digraph { start -> early -> split
+        early [shape=parallelogram, script=\"echo not here >&2; exit 4\", on_failure=continue]
+        split [shape=component]; split -> good; split -> bad; good -> join; bad -> join
+        good [shape=parallelogram, script=true]
+        bad [shape=parallelogram, script=\"echo no disk >&2; exit 3\"]
+        join [shape=tripleoctagon]; join -> ask; ask [shape=hexagon, label=\"Release?\"]
+        ask -> exit [label=\"[Y] Yes\"]; ask -> again [label=\"[N] No\"]
+        again [shape=parallelogram, script=true]; again -> second
+        second [shape=hexagon, label=\"Now?\"]; second -> exit }";
+    let project = Project::with(&[(".fabro/workflows/fan.fabro", source)]);
+    let goals = ["ship the red one", "ship the blue one"];
+    for goal in goals {
+        assert_eq!(project.exit(&["run", "fan", "--goal", goal]), 3);
+    }
+    let rows = project.json(&["ps", "--json"]);
+    let runs: Vec<&str> =
+        rows.as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    let codes: Vec<String> = runs.iter().map(|id| format!("<code>{id}</code>")).collect();
+    let server = Served::start(&project, &[]);
+    let told_apart = [goals[0], goals[1], &codes[0], &codes[1], ", started <time"];
+    check(&server, "/", &told_apart, &["Results before this gate"]);
+    let before = [
+        &told_apart[..],
+        &["Results before this gate", "split@1/good/good@1", "early@1", "no disk"],
+    ]
+    .concat();
+    check(&server, "/gates", &before, &[]);
+    check(&server, &format!("/runs/{}", runs[0]), &["Results before this gate", "no disk"], &[]);
+    // What a gate before this one was asked about is not listed again.
+    for run in &runs {
+        assert_eq!(project.exit(&["answer", run, "N"]), 0);
+        assert_eq!(project.exit(&["resume", run]), 3);
+    }
+    check(&server, "/gates", &["Now?", "After <a", "again@1"], &["no disk", "Release?"]);
+}

@@ -535,3 +535,107 @@ fn shallow_clones_submodules_and_large_files() {
     assert_eq!(own(&project), before);
     git(&project, &["fsck", "--strict"]);
 }
+
+/// The git commands of a run, in their order.
+fn commands_of(project: &Project, dir: &str, workflow: &str) -> Vec<String> {
+    let log = project.path().join("commands");
+    let _ = std::fs::remove_file(&log);
+    let real = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|dir| dir.join("git"))
+        .find(|git| git.is_file())
+        .unwrap();
+    // What stands after the settings is the command; the path is in a file name, for git gets few variables.
+    let wrapper = format!(
+        "#!/bin/sh\nfor word; do case $word in -*|*.*=*) ;; *) echo $word >> '{}'; break;; esac; done\nexec '{}' \"$@\"\n",
+        log.display(),
+        real.display()
+    );
+    project.write("bin/git", wrapper.as_bytes());
+    let mut chmod = Command::new("chmod");
+    assert!(chmod.args(["+x", "bin/git"]).current_dir(project.path()).status().unwrap().success());
+    let path =
+        format!("{}:{}", project.path().join("bin").display(), std::env::var("PATH").unwrap());
+    let mut run = project.command(&["run", workflow, "--worktree", "--model-script", "m.json"]);
+    run.current_dir(project.path().join(dir)).env("PATH", path);
+    let output = run.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    project.read("commands").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_stage_that_changes_nothing_costs_one_git_status() {
+    let stage = r#"[shape=parallelogram, script="true"]"#;
+    let few = format!("digraph W {{ start -> a -> z -> exit  a {stage} z {stage} }}");
+    let more = |node: &str| {
+        format!(
+            "digraph W {{ start -> a -> b -> c -> z -> exit  a {stage} b {node} c {node} z {stage} }}"
+        )
+    };
+    let agent = r#"[prompt="look", permissions=full]"#;
+    let project = repository(&few);
+    project.write("sub/few.fabro", few.as_bytes());
+    project.write("sub/more.fabro", more(stage).as_bytes());
+    project.write("sub/agents.fabro", more(agent).as_bytes());
+    project.write("sub/m.json", br#"{"b": [{"text": "ok"}], "c": [{"text": "ok"}]}"#);
+    git(&project, &["add", "sub"]);
+    git(&project, &["commit", "-q", "-m", "sub"]);
+    let mut base = commands_of(&project, "sub", "few.fabro");
+    base.sort_unstable();
+    // A command after an agent, of which only its tools are watched, looks at the files before too.
+    for (other, expect) in [("more.fabro", 2), ("agents.fabro", 3)] {
+        let mut all = commands_of(&project, "sub", other);
+        // What an agent is told of the repository when it begins.
+        let of_prompt = ["config", "diff-files", "diff-index", "log", "ls-files", "symbolic-ref"];
+        for command in &base {
+            let at = all.iter().position(|it| it == command);
+            all.remove(at.unwrap_or_else(|| panic!("{command} is missing in {all:?}")));
+        }
+        all.retain(|it| other == "more.fabro" || !of_prompt.contains(&&**it));
+        assert_eq!(all, vec!["status"; expect], "of two more stages of {other}");
+    }
+}
+
+#[test]
+fn what_is_no_work_of_a_script_is_committed_too() {
+    let project = repository(
+        r#"digraph W { graph [on_failure=stop]
+            start -> one -> ask -> two -> three -> exit
+            one [shape=parallelogram, script="echo 1 > one.txt"]
+            ask [shape=hexagon, label="On?"]  ask -> two [label="[Y] Yes"]
+            two [shape=parallelogram, script="git add -f a.txt; touch a.txt one.txt"]
+            three [shape=parallelogram, script="git checkout -q --detach; echo 3 > three.txt"] }"#,
+    );
+    assert_eq!(project.exit(&["run", "w.fabro", "--worktree"]), 3);
+    let (run, dir) = latest(&project);
+    // A person edits a file while the run waits.
+    project.write(&format!("{dir}/by_hand.txt"), b"x");
+    assert_eq!(project.exit(&["answer", &run, "Y"]), 0);
+    let output = project.output(&["resume", &run]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let branch = format!("fabro/run/{run}");
+    let log = ["log", "--format=%s", "--name-status", "--no-renames", &branch];
+    redacted().bind(|| {
+        assert_snapshot!(git(&project, &log).replace('\t', " ").replace("\n\n", "\n"), @r"
+        fabro([ID]): three (succeeded)
+        A three.txt
+        fabro([ID]): ask (succeeded)
+        A by_hand.txt
+        fabro([ID]): one (succeeded)
+        A one.txt
+        first
+        A a.txt
+        ");
+    });
+    let touched = |node: &str| {
+        let end = project.output(&["events", &run, "--json"]).stdout;
+        let text = String::from_utf8(end).unwrap();
+        let is_end = |event: &serde_json::Value| {
+            event["event"] == "stage.completed" && event["node_id"] == node
+        };
+        let mut events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        events.find(is_end).unwrap()["properties"]["files_touched"].clone()
+    };
+    assert_eq!(touched("one"), serde_json::json!(["one.txt"]));
+    assert_eq!(touched("two"), serde_json::Value::Null);
+    assert_eq!(touched("three"), serde_json::json!(["three.txt"]));
+}

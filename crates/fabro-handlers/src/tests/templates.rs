@@ -79,6 +79,15 @@ fn a_missing_key_fails_the_stage_and_its_edges_count() {
 }
 
 #[test]
+fn a_template_that_cannot_be_rendered_is_not_retried() {
+    let source = r#"digraph {
+        start -> c -> exit
+        c [shape=parallelogram, script="echo {{ context.tset.output }}", max_retries=3]
+    }"#;
+    check(source, "{}", &["002 c@1 failed: the context has no key `tset.output`"]);
+}
+
+#[test]
 fn template_files_are_jinja_all_through() {
     let source = r#"digraph {
         start -> p -> fork; fork [shape=component]

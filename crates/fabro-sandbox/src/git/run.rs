@@ -43,6 +43,10 @@ const VARIABLES: [(&str, &str); 6] = [
     ("LC_ALL", "C"),
 ];
 
+/// Lets `git status` record in the index which files it has compared, so that the next one does not compare
+/// them again. For work trees of our own only.
+pub(crate) const OPTIONAL_LOCKS: (&str, &str) = ("GIT_OPTIONAL_LOCKS", "1");
+
 /// Settings that override those of the repository. A file system monitor is a program, or a daemon that
 /// stays; a bare repository may be a few plain files that anybody put into a folder.
 const SETTINGS: [&str; 3] =
@@ -102,7 +106,7 @@ impl GitCommand<'_> {
         git.env_clear();
         git.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         git.envs(VARIABLES).envs(self.filters.overrides()).envs(self.variables.iter().copied());
-        git.args(["--no-optional-locks", "--no-pager"]);
+        git.arg("--no-pager");
         if !self.patterns {
             git.arg("--literal-pathspecs");
         }

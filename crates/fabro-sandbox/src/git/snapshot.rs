@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::git::GitError;
 use crate::git::filters::Filters;
 use crate::git::fingerprint::{Allowance, Fingerprint};
-use crate::git::run::{git, with_timeout};
+use crate::git::run::{GitCommand, OPTIONAL_LOCKS, git, with_timeout};
 use crate::git::status;
 
 /// Repositories inside of one another are looked into as deep as this.
@@ -24,6 +24,17 @@ pub struct Snapshot {
     pub(crate) head: Option<String>,
     /// What differs from the commit, and all submodules, by their paths below the directory.
     pub(crate) dirty: BTreeMap<Vec<u8>, State>,
+    /// Whether all other files of the work tree are those of the commit, where that was asked for.
+    pub(crate) is_clean_elsewhere: Option<bool>,
+}
+
+/// Whose a work tree is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Its index stays as it is.
+    User,
+    /// A worktree of a run, which is looked at as a whole.
+    Run,
 }
 
 /// The state of a path.
@@ -80,7 +91,7 @@ impl Snapshot {
     ///
     /// A repository that git refuses to read, output that is unexpected or too long, and the timeout.
     pub async fn take(dir: &Path) -> Result<Option<Self>, GitError> {
-        with_timeout(take(dir, DEPTH)).await
+        with_timeout(take(dir, DEPTH, Owner::User)).await
     }
 
     /// The same where the location of the directory was found earlier, as long as it holds: git is run
@@ -88,10 +99,11 @@ impl Snapshot {
     pub(crate) async fn take_again(
         dir: &Path,
         known: Option<Location>,
+        owner: Owner,
     ) -> Result<Option<Self>, GitError> {
         match known.filter(|location| location.holds(dir)) {
-            Some(location) => with_timeout(status_at(location, DEPTH)).await.map(Some),
-            None => Self::take(dir).await,
+            Some(location) => with_timeout(status_at(location, DEPTH, owner)).await.map(Some),
+            None => with_timeout(take(dir, DEPTH, owner)).await,
         }
     }
 
@@ -124,20 +136,32 @@ fn repository_of(dir: &Path) -> Option<(&Path, (u64, u64))> {
     })
 }
 
-async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
+async fn take(dir: &Path, depth: u8, owner: Owner) -> Result<Option<Snapshot>, GitError> {
     let Some(place) = place(dir).await? else { return Ok(None) };
-    status_at(place, depth).await.map(Some)
+    status_at(place, depth, owner).await.map(Some)
 }
 
-async fn status_at(place: Location, depth: u8) -> Result<Snapshot, GitError> {
-    let path = Some(place.pathspec.as_os_str());
-    let output = git(&place.cwd, &place.filters, "status", &status::ARGUMENTS, path).await?;
+async fn status_at(place: Location, depth: u8, owner: Owner) -> Result<Snapshot, GitError> {
+    let mut arguments: Vec<&OsStr> = status::ARGUMENTS.iter().map(OsStr::new).collect();
+    let variables: &[_] = match owner {
+        Owner::User => {
+            arguments.extend([OsStr::new("--"), &place.pathspec]);
+            &[]
+        }
+        Owner::Run => &[(OPTIONAL_LOCKS.0, OsStr::new(OPTIONAL_LOCKS.1))],
+    };
+    let git = GitCommand { dir: &place.cwd, filters: &place.filters, variables, patterns: false };
+    let output = git.output("status", &arguments).await?;
     let status = status::parse(&output)?;
     let mut files = Vec::new();
     let mut repositories = Vec::new();
+    let mut is_clean_elsewhere = true;
     for (path, is_repository) in status.entries {
-        if let Some(path) = path.strip_prefix(&*place.prefix) {
-            if is_repository { &mut repositories } else { &mut files }.push(path.to_owned());
+        match path.strip_prefix(&*place.prefix) {
+            Some(path) => {
+                if is_repository { &mut repositories } else { &mut files }.push(path.to_owned());
+            }
+            None => is_clean_elsewhere = false,
         }
     }
     for path in submodules(&place.top).await? {
@@ -152,7 +176,8 @@ async fn status_at(place: Location, depth: u8) -> Result<Snapshot, GitError> {
         let state = repository(&place.dir.join(OsStr::from_bytes(&path)), depth).await;
         dirty.insert(path, state);
     }
-    Ok(Snapshot { place, head: status.head, dirty })
+    let is_clean_elsewhere = (owner == Owner::Run).then_some(is_clean_elsewhere);
+    Ok(Snapshot { place, head: status.head, dirty, is_clean_elsewhere })
 }
 
 /// The submodules that are checked out, by their paths from the top of the work tree. `git status` would
@@ -183,7 +208,7 @@ async fn submodules(top: &Path) -> Result<Vec<Vec<u8>>, GitError> {
 /// A repository inside another. One that cannot be read is not an error.
 async fn repository(dir: &Path, depth: u8) -> State {
     let inner = match depth.checked_sub(1) {
-        Some(depth) => Box::pin(take(dir, depth)).await.ok().flatten(),
+        Some(depth) => Box::pin(take(dir, depth, Owner::User)).await.ok().flatten(),
         None => None,
     };
     State::Repository(inner.map(Box::new))

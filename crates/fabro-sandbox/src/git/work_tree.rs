@@ -1,9 +1,10 @@
 //! The files that a stage touched: the changes between a snapshot before it and one after it.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::git::snapshot::{Location, has_repository};
+use crate::git::snapshot::{Location, Owner, has_repository};
 use crate::git::{GitError, Snapshot, changed};
 
 /// The work tree of the stages of a run.
@@ -25,6 +26,8 @@ struct State {
     /// Where the directory was in its repository.
     location: Option<Location>,
     is_error_reported: bool,
+    /// The tops of the worktrees of the run.
+    own: BTreeSet<PathBuf>,
 }
 
 /// A running stage; it ends when this is dropped.
@@ -37,6 +40,32 @@ impl WorkTree {
         state.running += 1;
         state.started += 1;
         RunningStage(self)
+    }
+
+    /// Tells that the work tree with this top is a worktree of the run: it is looked at as a whole, and its
+    /// index may be refreshed.
+    pub fn owns(&self, top: &Path) {
+        self.lock().own.insert(top.to_owned());
+    }
+
+    /// How many stages have ever started.
+    pub fn started(&self) -> u64 {
+        self.lock().started
+    }
+
+    /// What the stages that started after `since` left in the worktree of the run with this top: the state in
+    /// which the last one of them was found at its end, if no other ran beside it or has started by now.
+    pub fn left(&self, top: &Path, since: u64) -> Option<LeftFiles> {
+        let state = self.lock();
+        let (at, snapshot) = state.last.as_ref()?;
+        let is_current = state.running == 0 && *at == state.started && *at > since;
+        let is_whole = snapshot.place.top == top && snapshot.is_clean_elsewhere.is_some();
+        if !is_current || !is_whole {
+            return None;
+        }
+        let is_clean = snapshot.dirty.is_empty() && snapshot.is_clean_elsewhere == Some(true);
+        let clean = snapshot.head.clone().filter(|_| is_clean);
+        Some(clean.map_or(LeftFiles::Changed, LeftFiles::OfCommit))
     }
 
     /// The snapshot of a directory before the stage that has just started changes it. `None` outside
@@ -73,18 +102,25 @@ impl WorkTree {
         before: Option<&Snapshot>,
     ) -> Result<Vec<String>, UnknownFiles> {
         let Some(before) = before else { return Ok(Vec::new()) };
+        let started = self.started();
         let Some(after) = self.take(dir).await? else { return Ok(Vec::new()) };
         let files = changed(before, &after).await.map_err(|error| self.unknown(&error))?;
         let mut state = self.lock();
-        if state.running == 1 {
-            state.last = Some((state.started, after));
+        // Another stage may have started, and ended, since the files were looked at.
+        if state.running == 1 && state.started == started {
+            state.last = Some((started, after));
         }
         Ok(files)
     }
 
     async fn take(&self, dir: &Path) -> Result<Option<Snapshot>, UnknownFiles> {
-        let known = self.lock().location.clone();
-        let taken = Snapshot::take_again(dir, known).await.map_err(|error| self.unknown(&error))?;
+        let (known, owner) = {
+            let state = self.lock();
+            let is_own = dir.ancestors().any(|above| state.own.contains(above));
+            (state.location.clone(), if is_own { Owner::Run } else { Owner::User })
+        };
+        let taken = Snapshot::take_again(dir, known, owner).await;
+        let taken = taken.map_err(|error| self.unknown(&error))?;
         if let Some(snapshot) = &taken {
             self.lock().location = Some(snapshot.place.clone());
         }
@@ -106,6 +142,15 @@ impl Drop for RunningStage<'_> {
     fn drop(&mut self) {
         self.0.lock().running -= 1;
     }
+}
+
+/// The files of a work tree, beside its commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeftFiles {
+    /// They are those of this commit, which `HEAD` is.
+    OfCommit(String),
+    /// Some may differ.
+    Changed,
 }
 
 /// The files are not known. The first time, with a warning for the user.

@@ -18,8 +18,10 @@ use tokio::sync::Mutex;
 
 use crate::git::GitError;
 use crate::git::filters::Filters;
-use crate::git::run::{GitCommand, git};
+use crate::git::run::{GitCommand, OPTIONAL_LOCKS, git};
 use crate::git::snapshot::{Location, Snapshot};
+use crate::git::status;
+use crate::git::work_tree::LeftFiles;
 
 /// How long another git command in the worktree may hold its index. The processes of a stage have ended
 /// when it is committed, so a lock that stays longer is a leftover.
@@ -117,6 +119,8 @@ pub(super) struct State {
     pub(super) filters: Option<Filters>,
     /// The index and the commit, when they were last known to agree with the files.
     pub(super) last: Option<(IndexStamp, String)>,
+    /// A commit and its tree.
+    tree: Option<(String, String)>,
 }
 
 /// What changes when the index does.
@@ -156,6 +160,11 @@ impl Worktree {
     #[must_use]
     pub fn linked_as(self, link: String) -> Self {
         Self { link, ..self }
+    }
+
+    /// Its directory.
+    pub fn top(&self) -> &Path {
+        &self.dir
     }
 
     /// Whether the worktree is there.
@@ -239,7 +248,8 @@ impl Worktree {
     }
 
     /// Commits what a stage changed: the commit that has the files now, `None` when it changed none.
-    /// The text is a warning: files that could not be read.
+    /// The text is a warning: files that could not be read. `left` is what a `git status` after the stage
+    /// has found already; without it, there is one here.
     ///
     /// # Errors
     ///
@@ -247,20 +257,29 @@ impl Worktree {
     pub async fn commit(
         &self,
         about: &StageCommit,
+        left: Option<LeftFiles>,
     ) -> Result<(Option<String>, Option<String>), GitError> {
         let mut state = self.state.lock().await;
         self.wait_for_lock().await;
+        // Otherwise another repository may have been looked at.
+        let left = left.filter(|_| self.is_linked());
         let replaced = self.write_link()?.map(|kept| {
             format!(
                 "the stage replaced .git of the worktree: its own is kept as {}",
                 kept.display()
             )
         });
+        let mut on_branch = None;
+        if !about.replaces && self.is_as_before(&mut state, left, &mut on_branch).await? {
+            return Ok((None, replaced));
+        }
         let left_out = self.add_all(&mut state).await?;
         let warnings: Vec<String> = replaced.into_iter().chain(left_out).collect();
         let warning = Some(warnings.join("; ")).filter(|text| !text.is_empty());
-        let heads = self.run(&self.dir, "rev-parse", &[&self.branch, "HEAD"]).await?;
-        let heads = text(&heads);
+        let heads = match on_branch {
+            Some(commit) => commit,
+            None => text(&self.run(&self.dir, "rev-parse", &[&self.branch, "HEAD"]).await?),
+        };
         let (tip, head) = heads.split_once('\n').unwrap_or((&heads, &heads));
         let stamp = self.index_stamp();
         let before = state.last.as_ref().map(|(_, commit)| commit.clone());
@@ -271,8 +290,11 @@ impl Worktree {
             return Ok((None, warning));
         }
         let tree = self.write_tree(&mut state).await?;
-        let trees = self.run(&self.dir, "rev-parse", &[&format!("{head}^{{tree}}")]).await?;
-        let commit = if tree == text(&trees) && tip == head && own_parents.is_none() {
+        let of_head = match &state.tree {
+            Some((commit, tree)) if commit == head => tree.clone(),
+            _ => text(&self.run(&self.dir, "rev-parse", &[&format!("{head}^{{tree}}")]).await?),
+        };
+        let commit = if tree == of_head && tip == head && own_parents.is_none() {
             tip.to_owned()
         } else {
             let parents = self.parents(tip, head, own_parents).await?;
@@ -283,9 +305,40 @@ impl Worktree {
             }
             commit
         };
+        state.tree = Some((commit.clone(), tree));
         state.last = Some((stamp, commit.clone()));
         let is_new = before.as_deref() != Some(&*commit);
         Ok((Some(commit).filter(|_| is_new), warning))
+    }
+
+    /// Whether the last commit is that of the branch, and the files and the index are its. Costs at most one
+    /// `git status`; false where that cannot tell. `on_branch` is the commit that this found, of the branch.
+    async fn is_as_before(
+        &self,
+        state: &mut State,
+        left: Option<LeftFiles>,
+        on_branch: &mut Option<String>,
+    ) -> Result<bool, GitError> {
+        // Excluded files, which differ, would be listed every time.
+        if !self.exclude.is_empty() || !self.is_on_branch() {
+            return Ok(false);
+        }
+        let Some((_, last)) = state.last.clone() else { return Ok(false) };
+        let left = if let Some(left) = left {
+            left
+        } else {
+            let output = self.with_filters(state, "status", &status::ARGUMENTS).await?;
+            let status = status::parse(&output)?;
+            on_branch.clone_from(&status.head);
+            let commit = status.head.filter(|_| status.entries.is_empty());
+            commit.map_or(LeftFiles::Changed, LeftFiles::OfCommit)
+        };
+        Ok(left == LeftFiles::OfCommit(last))
+    }
+
+    fn is_on_branch(&self) -> bool {
+        let head = fs::read(self.git_dir().join("HEAD"));
+        head.is_ok_and(|head| head == format!("ref: {}\n", self.branch).as_bytes())
     }
 
     /// The commit that has the files, as far as it is known: that of the last [`commit`](Self::commit) or
@@ -434,11 +487,11 @@ impl Worktree {
     /// it, git commands of stages would find the repository of the user above. What a stage made in its
     /// place is kept beside the worktree: the path.
     fn write_link(&self) -> Result<Option<PathBuf>, GitError> {
-        let link = self.dir.join(".git");
-        let text = line("gitdir: ", &self.git_dir());
-        if fs::read(&link).is_ok_and(|found| found == text) {
+        if self.is_linked() {
             return Ok(None);
         }
+        let link = self.dir.join(".git");
+        let text = line("gitdir: ", &self.git_dir());
         let mut kept = None;
         if link.symlink_metadata().is_ok_and(|it| !it.is_file() || it.len() > 0) {
             let free = |number: &u32| self.kept_link(*number).symlink_metadata().is_err();
@@ -451,6 +504,11 @@ impl Worktree {
         fs::write(&new, text)?;
         fs::rename(&new, &link)?;
         Ok(kept)
+    }
+
+    fn is_linked(&self) -> bool {
+        let found = fs::read(self.dir.join(".git"));
+        found.is_ok_and(|found| found == line("gitdir: ", &self.git_dir()))
     }
 
     fn kept_link(&self, number: u32) -> PathBuf {
@@ -565,6 +623,7 @@ impl Worktree {
             ("GIT_AUTHOR_EMAIL", OsStr::new(email)),
             ("GIT_COMMITTER_NAME", OsStr::new(name)),
             ("GIT_COMMITTER_EMAIL", OsStr::new(email)),
+            (OPTIONAL_LOCKS.0, OsStr::new(OPTIONAL_LOCKS.1)),
         ];
         // Never found by git: without a worktree it would find the repository of the user above.
         let git_dir = self.git_dir();

@@ -169,8 +169,28 @@ pub(super) fn mark_missing(far: &mut Tree, missing: &BTreeSet<Name>) {
 /// The last record of a list: without it the list is not whole, and what it does not name may still be there.
 const LIST_END: &[u8] = b"end";
 
+/// The record after a list that is not whole, before it is made again.
+const LIST_AGAIN: &[u8] = b"again";
+
+/// How often a list is made until it is whole.
+const LISTS: usize = 5;
+
+/// Prints the state of files for `find`. A file that has vanished since it was found is passed over: it is not there, and
+/// its directory can be searched, or is gone too. Every other failure of `stat` makes the list one that is not whole.
+const STAT: &str = r#"stat -c "%f %s %Y %Z %i %n" "$@" 2>/dev/null && exit 0
+v=
+for f; do
+[ -e "$f" ] || [ -L "$f" ] && continue
+d="${f%/*}"
+[ -x "$d" ] || [ ! -e "$d" ] || exit 1
+v=1
+done
+[ "$v" ]"#;
+
 /// A program that lists the copy, after the working directory of the shell has been set. It prints [`LIST_END`] only where
 /// all of it could be read.
+///
+/// The `find` of others than GNU fails when a directory vanishes while it reads, so that the list is made again.
 pub(super) fn list_program(rules: &Rules) -> Vec<u8> {
     let mut prune =
         String::from("-path ./.fabro/run -o -path ./.fabro/blobs -o -path ./.fabro/artifacts");
@@ -189,9 +209,15 @@ pub(super) fn list_program(rules: &Rules) -> Vec<u8> {
          -printf '%y %m %s %T@ %C@ %i %P\\0' 2>/dev/null && printf 'end\\0'\n\
          else\n\
          echo\n\
-         find . \\( {prune} -o -name '*\n*' \\) -prune -o -exec stat -c '%f %s %Y %Z %i %n' {{}} + 2>/dev/null \
-         && echo end\n\
-         fi\n"
+         n=1\n\
+         until find . \\( {prune} -o -name '*\n*' \\) -prune -o -exec sh -c {stat} sh {{}} + 2>/dev/null; do\n\
+         [ $n -lt {LISTS} ] || exit 0\n\
+         n=$((n+1))\n\
+         echo again\n\
+         done\n\
+         echo end\n\
+         fi\n",
+        stat = super::program::quote(STAT),
     )
     .into_bytes()
 }
@@ -211,8 +237,13 @@ pub(super) fn parse_list(text: &[u8]) -> io::Result<Tree> {
             "the copy cannot be read whole, so nothing is copied back: make its directories readable (chmod)",
         ));
     }
-    let entries = records.split(|byte| *byte == end).filter_map(|line| parse_entry(line, is_raw));
-    let tree: Tree = entries.collect();
+    let mut tree = Tree::new();
+    for line in records.split(|byte| *byte == end) {
+        if is_raw && line == LIST_AGAIN {
+            tree.clear();
+        }
+        tree.extend(parse_entry(line, is_raw));
+    }
     if tree.len() > MOST {
         return Err(io::Error::other(format!("the copy has more than {MOST} files")));
     }
@@ -647,5 +678,54 @@ mod tests {
         assert_eq!(listed(&list(&program)).unwrap(), ["a"]);
         let broken = program.replace("-mindepth 1", "-mindepth 1 missing");
         assert!(broken != program && listed(&list(&broken)).is_err());
+    }
+
+    /// `sh`, `find` and `stat` of busybox, and what a script does whenever files are looked at.
+    #[track_caller]
+    fn check_without_gnu(when_looked_at: &str, expect: Result<&[&str], &str>) {
+        let Some(busybox) =
+            ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|it| Path::new(it).exists())
+        else {
+            eprintln!("skipped: busybox is not installed");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        let bin = dir.path().join("bin");
+        for made in [&work.join("sub"), &bin] {
+            fs::create_dir_all(made).unwrap();
+        }
+        for name in ["a", "b", "sub/c"] {
+            fs::write(work.join(name), "x").unwrap();
+        }
+        for name in ["sh", "find", "rm", "touch"] {
+            std::os::unix::fs::symlink(busybox, bin.join(name)).unwrap();
+        }
+        let stat = format!("#!{busybox} sh\n{when_looked_at}\nexec {busybox} stat \"$@\"\n");
+        fs::write(bin.join("stat"), stat).unwrap();
+        fs::set_permissions(bin.join("stat"), fs::Permissions::from_mode(0o755)).unwrap();
+        let rules = Rules { exclude: Vec::new(), hidden: Vec::new(), write_git: false };
+        let mut shell = std::process::Command::new(bin.join("sh"));
+        // The shell of busybox prefers its own programs to those of the `PATH`.
+        let stat = format!("{} -c", bin.join("stat").display());
+        let program = String::from_utf8(list_program(&rules)).unwrap().replace("stat -c", &stat);
+        shell.arg("-c").arg(program);
+        let output = shell.current_dir(&work).env("PATH", &bin).output().unwrap();
+        match (listed(&output.stdout), expect) {
+            (Ok(names), Ok(expect)) => assert_eq!(names, expect),
+            (Err(error), Err(expect)) => assert!(error.contains(expect), "{error}"),
+            (found, _) => panic!("{found:?}: {}", String::from_utf8_lossy(&output.stdout)),
+        }
+    }
+
+    #[test]
+    fn files_may_vanish_while_they_are_listed_without_gnu() {
+        check_without_gnu("", Ok(&["a", "b", "sub", "sub/c"]));
+        check_without_gnu("rm -f b", Ok(&["a", "sub", "sub/c"]));
+        check_without_gnu("rm -rf sub", Ok(&["a", "b"]));
+        // Another failure may hide what is there still.
+        check_without_gnu("exit 1", Err("cannot be read whole"));
+        let once = "test -e ../once || { touch ../once; exit 1; }";
+        check_without_gnu(once, Ok(&["a", "b", "sub", "sub/c"]));
     }
 }

@@ -450,3 +450,56 @@ fn drop_connections(server: &Server) {
     assert!(!pids.is_empty());
     Command::new("kill").arg("-9").args(pids).status().unwrap();
 }
+
+/// The image of the tests with a user who is not root.
+fn image_of_user() -> Option<String> {
+    let name = format!("{}-user", image()?);
+    let docker = |args: &[&str]| {
+        let output = Command::new("docker").args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let container = docker(&["create", image()?, "true"]);
+    docker(&["commit", "--change", "USER 1234:1234", &container, &name]);
+    docker(&["rm", &container]);
+    Some(name)
+}
+
+#[tokio::test]
+async fn modes_are_copied_for_a_user_who_is_not_root() {
+    let Some(image) = image_of_user() else { return };
+    let as_user = |settings: &mut fabro_sandbox::RemoteSettings| {
+        if let EngineSettings::Docker(docker) = &mut settings.engine {
+            docker.image = image;
+        }
+    };
+    let Some(ground) = Ground::docker_with(true, as_user).await else { return };
+    let work = ground.path("work");
+    let write = |name: &str, text: &str, mode: u32| {
+        let path = work.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |name: &str| {
+        std::fs::symlink_metadata(work.join(name)).unwrap().permissions().mode() & 0o777
+    };
+    write("own", "own\n", 0o600);
+    write("run.sh", "echo ran\n", 0o755);
+    write("plain.sh", "echo never\n", 0o644);
+    write("ro/x", "x\n", 0o444);
+    std::fs::set_permissions(work.join("ro"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let script = "id -u; cat own; ./run.sh; ./plain.sh 2>/dev/null || echo refused; \
+        rm -f ro/x 2>/dev/null || echo kept; echo 1 > made; chmod 640 made; \
+        mkdir d; echo 2 > d/f; chmod 440 d/f; chmod 750 d; chmod 600 run.sh; chmod 755 plain.sh";
+    assert_eq!(ground.output(script).await, "1234\nown\nran\nrefused\nkept\nCode(0)");
+    let modes = ["own", "run.sh", "plain.sh", "ro/x", "made", "d", "d/f"].map(mode);
+    let expect = [0o600, 0o600, 0o755, 0o444, 0o640, 0o750, 0o440];
+    assert_eq!(modes.map(|it| format!("{it:o}")), expect.map(|it| format!("{it:o}")));
+    // And the other way, of a file that was copied before.
+    std::fs::set_permissions(work.join("plain.sh"), std::fs::Permissions::from_mode(0o600))
+        .unwrap();
+    let script = "./plain.sh 2>/dev/null || echo refused; chmod 700 ro; rm ro/x";
+    assert_eq!(ground.output(script).await, "refused\nCode(0)");
+    assert!(!work.join("ro/x").exists());
+}

@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use fabro_config::EVENT_NAMES;
 use fabro_events::{Event, stage_name::StageName, timestamp};
 use fabro_inspect::StageKey;
 use fabro_page::Links;
@@ -37,33 +38,21 @@ const LINE: usize = 200;
 /// The longest event, in characters.
 const JSON: usize = 100_000;
 
-/// What a filter may begin with.
-const NAMES: [&str; 24] = [
-    "run.",
-    "run.paused",
-    "run.resumed",
-    "run.failed",
-    "stage.",
-    "stage.started",
-    "stage.retrying",
-    "stage.completed",
-    "stage.failed",
-    "edge.selected",
-    "loop.restart",
-    "parallel.",
-    "parallel.branch.",
-    "gate.",
-    "gate.asked",
-    "gate.answered",
-    "context.refused",
-    "checkpoint.forked",
-    "agent.",
-    "agent.message",
-    "agent.tool.",
-    "agent.warning",
-    "agent.compaction.",
-    "artifact.captured",
-];
+/// What a filter may be: the beginnings that several names have, each before the names.
+fn filters() -> Vec<&'static str> {
+    let mut offered: Vec<&str> = Vec::new();
+    for name in EVENT_NAMES {
+        for (dot, _) in name.match_indices('.') {
+            let start = &name[..=dot];
+            let is_shared = EVENT_NAMES.iter().filter(|it| it.starts_with(start)).count() > 1;
+            if is_shared && !offered.contains(&start) {
+                offered.push(start);
+            }
+        }
+        offered.push(name);
+    }
+    offered
+}
 
 /// Which events are shown.
 #[derive(Default, Deserialize)]
@@ -99,7 +88,7 @@ struct Page<'a> {
     head: RunHead,
     name: &'a str,
     stage: &'a str,
-    names: &'static [&'static str],
+    names: Vec<&'static str>,
     events: Vec<Row>,
     first: Option<String>,
     earlier: Option<String>,
@@ -143,7 +132,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         head: RunHead::new(&view, Tab::Events),
         name: &query.name,
         stage: &query.stage,
-        names: &NAMES,
+        names: filters(),
         first: (after > 0).then(|| place(0)),
         // Backwards only without a filter: what is before it is not known.
         earlier: (after > 0 && !is_filtered).then(|| place(after.saturating_sub(rows))),
@@ -197,8 +186,6 @@ fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {
     let stage = key.map(|key| key.full_name());
     let line = event.to_json_line();
     let value: Value = serde_json::from_str(&line).unwrap_or_default();
-    let properties =
-        value.get("properties").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()));
     let json = format!("{value:#}");
     Row {
         seq: event.seq,
@@ -206,7 +193,7 @@ fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {
         name: name_in(&line).to_owned(),
         link: stage.as_deref().map(|name| links.stage(name)),
         stage: stage.unwrap_or_default(),
-        line: properties.map(|it| one_line(&it.to_string(), LINE)).unwrap_or_default(),
+        line: summary(&value["properties"]),
         json: match json.char_indices().nth(JSON) {
             Some((end, _)) => format!("{}…", &json[..end]),
             None => json,
@@ -216,10 +203,57 @@ fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {
     }
 }
 
+/// The properties of an event that are one value, in a line; the whole of it is below.
+fn summary(properties: &Value) -> String {
+    let mut parts = Vec::new();
+    for (key, value) in properties.as_object().into_iter().flatten() {
+        match value {
+            Value::String(text) if text.is_empty() => {}
+            Value::String(text) => parts.push(format!("{key}: {}", one_line(text, LINE))),
+            Value::Number(_) | Value::Bool(_) => parts.push(format!("{key}: {value}")),
+            Value::Null | Value::Array(_) | Value::Object(_) => {}
+        }
+    }
+    one_line(&parts.join(" · "), LINE)
+}
+
 /// The name of an event in its JSON: only an id and times are before it.
 fn name_in(line: &str) -> &str {
     const KEY: &str = "\"event\":\"";
     let start = line.find(KEY).map_or(line.len(), |at| at + KEY.len());
     let rest = &line[start..];
     &rest[..rest.find('"').unwrap_or_default()]
+}
+
+#[test]
+fn an_event_is_a_line_of_its_plain_values() {
+    let check = |properties: Value, expect: &str| assert_eq!(summary(&properties), expect);
+    check(
+        serde_json::json!({"to": "fix", "label": null, "candidates": [{"to": "ask"}]}),
+        "to: fix",
+    );
+    check(
+        serde_json::json!({"rank": 4, "text": "one\ntwo", "more": ""}),
+        "rank: 4 · text: one two",
+    );
+    check(Value::Null, "");
+}
+
+#[test]
+fn filters_are_shared_beginnings_and_names() {
+    let of =
+        |start: &str| filters().into_iter().filter(|it| it.starts_with(start)).collect::<Vec<_>>();
+    assert_eq!(of("gate"), ["gate.", "gate.asked", "gate.answered"]);
+    assert_eq!(
+        of("parallel"),
+        [
+            "parallel.",
+            "parallel.started",
+            "parallel.branch.",
+            "parallel.branch.started",
+            "parallel.branch.completed",
+            "parallel.completed"
+        ]
+    );
+    assert_eq!(of("edge"), ["edge.selected"]);
 }

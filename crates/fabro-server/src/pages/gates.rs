@@ -1,6 +1,6 @@
 //! Gates that wait for an answer, with the form that answers them: of a run, and of all runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use askama::Template;
@@ -10,8 +10,9 @@ use axum::response::Response;
 use fabro_events::{GateOption, timestamp};
 use fabro_inspect::{ArtifactRow, StageReport, StageRow, stage_of_row};
 use fabro_page::{Links, Texts, artifacts, patch};
-use fabro_store::Runs as _;
-use fabro_types::{RunId, RunStatus};
+use fabro_run::Gate;
+use fabro_store::{RunSummary, Runs as _};
+use fabro_types::{BranchPath, NodeKind, RunId, RunStatus, one_line};
 
 use super::files::{changed, stage_artifacts};
 use super::{Frame, Section, for_caller, render};
@@ -26,16 +27,50 @@ const MAX_GATES: usize = 20;
 /// The longest text of the stage before a gate, in characters.
 const TEXT: usize = 4_000;
 
+/// The longest goal and the longest cause of a failure, in characters.
+const LINE: usize = 160;
+
+/// The most stages before a gate whose results are listed.
+const RESULTS: usize = 12;
+
 /// A gate of a run.
 pub(super) struct GateOf {
-    pub(super) run: RunId,
-    pub(super) workflow: String,
+    pub(super) of: Arc<OfRun>,
     pub(super) open: OpenGate,
 }
 
+/// The run of a gate: what tells it from other runs of its workflow.
+pub(super) struct OfRun {
+    pub(super) id: RunId,
+    workflow: String,
+    goal: String,
+    started_at: String,
+}
+
+impl OfRun {
+    fn new(run: &RunSummary) -> Self {
+        Self {
+            id: run.id,
+            workflow: run.workflow.clone(),
+            goal: one_line(&run.goal, LINE),
+            started_at: timestamp(run.started_at_ms),
+        }
+    }
+}
+
+/// How a stage before a gate ended.
+struct StageResult {
+    class: &'static str,
+    sign: char,
+    name: String,
+    link: String,
+    status: &'static str,
+    failure: String,
+}
+
 struct Shown<'a> {
-    /// The page of the run and its workflow, where the page is not that of the run.
-    link: Option<(String, &'a str)>,
+    /// The page of the run and the run, where the page is not that of the run.
+    link: Option<(String, &'a OfRun)>,
     name: &'a str,
     /// Where an answer is sent; `None` for who may not answer.
     action: Option<String>,
@@ -44,6 +79,8 @@ struct Shown<'a> {
     freeform: bool,
     deadline: Option<String>,
     answered: Option<(&'a str, &'a str)>,
+    /// How stages before it ended.
+    results: String,
     /// The stage before it.
     before: Option<String>,
     /// Why the stage before it cannot be shown.
@@ -54,6 +91,14 @@ struct Shown<'a> {
 #[template(path = "gates.html")]
 struct Gates<'a> {
     gates: Vec<Shown<'a>>,
+}
+
+#[derive(Template)]
+#[template(path = "results.html")]
+struct Results {
+    results: Vec<StageResult>,
+    /// How many are not listed.
+    more: usize,
 }
 
 #[derive(Template)]
@@ -80,7 +125,7 @@ struct Page {
 impl<'a> Shown<'a> {
     fn new(of: &'a GateOf, role: Role) -> Self {
         let OpenGate { name, gate, answered } = &of.open;
-        let action = format!("/api/v1/runs/{}/answer", of.run);
+        let action = format!("/api/v1/runs/{}/answer", of.of.id);
         Self {
             link: None,
             name,
@@ -90,6 +135,7 @@ impl<'a> Shown<'a> {
             freeform: gate.freeform,
             deadline: gate.deadline_ms.map(timestamp),
             answered: answered.as_ref().map(|it| (&*it.choice, &*it.source)),
+            results: String::new(),
             before: None,
             unreadable: None,
         }
@@ -101,15 +147,26 @@ pub(super) async fn of_run(app: &App, role: Role, view: &View) -> Result<String,
     if view.run.status.is_final() {
         return Ok(String::new());
     }
-    let gates = of_one(app, view.run.id, &view.run.workflow).await?;
-    let gates = gates.iter().map(|it| Shown::new(it, role)).collect();
-    render(&Gates { gates })
+    let of = Arc::new(OfRun {
+        id: view.run.id,
+        workflow: view.run.workflow.clone(),
+        goal: one_line(&view.run.goal, LINE),
+        started_at: view.run.started_at.clone(),
+    });
+    let gates = of_one(app, of).await?;
+    let mut shown = Vec::new();
+    for gate in &gates {
+        // A sub-workflow has a page of its own.
+        let is_own = gate.open.gate.run == view.run.id;
+        let results = if is_own { results(view, &gate.open.gate)? } else { String::new() };
+        shown.push(Shown { results, ..Shown::new(gate, role) });
+    }
+    render(&Gates { gates: shown })
 }
 
-async fn of_one(app: &App, run: RunId, workflow: &str) -> Result<Vec<GateOf>, Problem> {
-    let gates = app.folds.gates(run).await?;
-    let of = |open| GateOf { run, workflow: workflow.to_owned(), open };
-    Ok(gates.into_iter().map(of).collect())
+async fn of_one(app: &App, of: Arc<OfRun>) -> Result<Vec<GateOf>, Problem> {
+    let gates = app.folds.gates(of.id).await?;
+    Ok(gates.into_iter().map(|open| GateOf { of: Arc::clone(&of), open }).collect())
 }
 
 /// The gates of all runs, newest run first.
@@ -125,7 +182,7 @@ pub(super) async fn all(app: &App) -> Result<Vec<GateOf>, Problem> {
         }
         if is_open && run.parent.is_none() {
             // A run whose events cannot be read has no gate that could be answered.
-            gates.extend(of_one(app, run.id, &run.workflow).await.unwrap_or_default());
+            gates.extend(of_one(app, Arc::new(OfRun::new(&run))).await.unwrap_or_default());
         }
     }
     app.folds.keep_gates_of(|run| runs.contains(&run));
@@ -135,7 +192,7 @@ pub(super) async fn all(app: &App) -> Result<Vec<GateOf>, Problem> {
 /// The first of these gates as links to their runs.
 pub(super) fn as_links(gates: &[GateOf]) -> Result<String, Problem> {
     let shown = gates.iter().map(|it| Shown {
-        link: Some((format!("/runs/{}", it.run), &it.workflow)),
+        link: Some((format!("/runs/{}", it.of.id), &*it.of)),
         action: None,
         ..Shown::new(it, Role::Read)
     });
@@ -156,15 +213,17 @@ async fn html(app: &App, role: Role) -> Result<String, Problem> {
     let mut shown = Vec::new();
     for gate in open.iter().chain(&answered).take(MAX_GATES) {
         // What cannot be read of one run, or is removed meanwhile, is no reason to hide the gates of others.
-        let (before, unreadable) = match gate.open.answered {
-            None => match before(app, gate).await {
-                Ok(before) => (before, None),
-                Err(problem) => (None, Some(problem.detail)),
-            },
-            Some(_) => (None, None),
+        let read = match gate.open.answered {
+            None => before(app, gate).await,
+            Some(_) => Ok((String::new(), None)),
+        };
+        let (results, before, unreadable) = match read {
+            Ok((results, before)) => (results, before, None),
+            Err(problem) => (String::new(), None, Some(problem.detail)),
         };
         shown.push(Shown {
-            link: Some((format!("/runs/{}", gate.run), &gate.workflow)),
+            link: Some((format!("/runs/{}", gate.of.id), &*gate.of)),
+            results,
             before,
             unreadable,
             ..Shown::new(gate, role)
@@ -179,23 +238,19 @@ async fn html(app: &App, role: Role) -> Result<String, Problem> {
     })
 }
 
-/// The stage that led to a gate: what it said, changed and left.
-async fn before(app: &App, of: &GateOf) -> Result<Option<String>, Problem> {
+/// What is before a gate: the results that a decision depends on, and what the last stage said, changed and left.
+async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Problem> {
     let gate = &of.open.gate;
     let view = app.folds.view(gate.run).await?;
-    let own =
-        view.run.stages.iter().rfind(|row| {
-            (&row.node, row.visit, &row.branch) == (&gate.node, gate.visit, &gate.branch)
-        });
-    let Some(own) = own else { return Ok(None) };
+    let results = results(&view, gate)?;
+    let Some(own) = row_of(&view, gate) else { return Ok((results, None)) };
     let leads_here = |row: &&StageRow| {
         row.branch == own.branch
             && row.edge.as_ref() == Some(&own.node)
             && row.first_seq < own.first_seq
     };
-    let Some(row) = view.run.stages.iter().filter(leads_here).max_by_key(|row| row.last_seq) else {
-        return Ok(None);
-    };
+    let led = view.run.stages.iter().filter(leads_here).max_by_key(|row| row.last_seq);
+    let Some(row) = led else { return Ok((results, None)) };
     let events = app.folds.stage_events(&view, row).await?;
     let events: Vec<_> = events.iter().collect();
     let (report, _) = stage_of_row(&events, row.clone(), [], &*app.actions.store)?;
@@ -214,7 +269,66 @@ async fn before(app: &App, of: &GateOf) -> Result<Option<String>, Problem> {
         patch,
         artifacts: if files.is_empty() { String::new() } else { artifacts(&files, false, &links) },
     })?;
-    Ok(Some(html))
+    Ok((results, Some(html)))
+}
+
+fn row_of<'v>(view: &'v View, gate: &Gate) -> Option<&'v StageRow> {
+    view.run
+        .stages
+        .iter()
+        .rfind(|row| (&row.node, row.visit, &row.branch) == (&gate.node, gate.visit, &gate.branch))
+}
+
+/// How the stages before a gate ended, as a list.
+fn results(view: &View, gate: &Gate) -> Result<String, Problem> {
+    let rows = row_of(view, gate).map(|own| rows_before(view, own)).unwrap_or_default();
+    if rows.is_empty() {
+        return Ok(String::new());
+    }
+    let links = Links::Server(format!("/runs/{}", gate.run));
+    let result = |row: &&StageRow| StageResult {
+        class: fabro_page::stage_class(row),
+        sign: fabro_page::stage_sign(row),
+        name: row.name(),
+        link: links.stage(&row.name()),
+        status: row.status,
+        failure: row.failure.as_ref().map(|it| one_line(&it.message, LINE)).unwrap_or_default(),
+    };
+    render(&Results {
+        results: rows.iter().take(RESULTS).map(result).collect(),
+        more: rows.len().saturating_sub(RESULTS),
+    })
+}
+
+/// The last stages of the branches that joined before a gate, and the stages that failed and did not succeed
+/// later, since the gate before it; those that failed first.
+fn rows_before<'v>(view: &'v View, own: &StageRow) -> Vec<&'v StageRow> {
+    let kind = |row: &StageRow| {
+        let workflow = view.workflow.as_deref()?;
+        Some(workflow.node(workflow.find(&row.node)?).kind)
+    };
+    let earlier = |row: &&StageRow| row.last_seq < own.first_seq && row.ended_at.is_some();
+    let on_line = |row: &&StageRow| earlier(row) && row.branch == own.branch;
+    let last_gate =
+        view.run.stages.iter().filter(on_line).rfind(|row| kind(row) == Some(NodeKind::Human));
+    let since = last_gate.map_or(0, |row| row.last_seq);
+    let mut of_branch: BTreeMap<&str, &StageRow> = BTreeMap::new();
+    let mut of_node: BTreeMap<&str, &StageRow> = BTreeMap::new();
+    for row in view.run.stages.iter().filter(earlier).filter(|row| row.first_seq > since) {
+        let branch = row.branch.as_deref().unwrap_or_default();
+        if row.branch == own.branch {
+            of_node.insert(&row.node, row);
+        } else if BranchPath::new(branch).parent().as_str()
+            == own.branch.as_deref().unwrap_or_default()
+        {
+            of_branch.insert(branch, row);
+        }
+    }
+    let failed = |row: &&StageRow| row.failure.is_some();
+    let own_line = of_node.into_values().filter(failed);
+    let mut results: Vec<&StageRow> = own_line.chain(of_branch.into_values()).collect();
+    results.sort_by_key(|row| (row.failure.is_none(), row.first_seq));
+    results
 }
 
 fn response(report: &StageReport) -> String {

@@ -7,11 +7,10 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use fabro_events::{CreatedRun, Event, EventBody};
+use fabro_events::Event;
 use fabro_inspect::{ArtifactRow, StageRow, find_stage, stage_of_row};
 use fabro_page::{Links, StageExtras, Texts};
 use fabro_run::now_ms;
-use fabro_store::{RunLog as _, Runs as _};
 use fabro_types::{NodeKind, RunId, RunStatus, took};
 
 use super::files::{changed, stage_artifacts};
@@ -140,22 +139,6 @@ async fn children(
     if kind.is_some_and(|kind| kind != NodeKind::ManagerLoop) {
         return Ok(Vec::new());
     }
-    let store = &app.actions.store;
-    let mut found = Vec::new();
-    for child in store.family(run).await?.into_iter().filter(|it| *it != run) {
-        let first = store.read(child, 0, 1).await?;
-        let Some(created) = first.iter().find_map(created) else { continue };
-        let parent = created.parent.as_ref().filter(|it| it.run_id == run);
-        if parent.is_some_and(|it| it.is(row.branch.as_deref(), &row.node, row.visit)) {
-            found.push((child, created.workflow.clone()));
-        }
-    }
-    Ok(found)
-}
-
-fn created(event: &Event) -> Option<&CreatedRun> {
-    match &event.entry.body {
-        EventBody::RunCreated(created) => Some(created),
-        _ => None,
-    }
+    let children = fabro_inspect::sub_workflows(&*app.actions.store, run, row).await?;
+    Ok(children.into_iter().map(|(child, created)| (child, created.workflow.clone())).collect())
 }

@@ -244,7 +244,12 @@ impl Sender {
                 continue;
             }
             match self.deliver_run(run.id).await {
-                Ok(()) => {}
+                Ok(()) => {
+                    self.unreadable.remove(&run.id);
+                    if let Some(ended_at_ms) = run.ended_at_ms {
+                        self.settled.insert(run.id, ended_at_ms);
+                    }
+                }
                 // Other runs need not wait for one that is damaged.
                 Err(SendError::Store(error)) if !matches!(error, StoreError::Busy { .. }) => {
                     if self.unreadable.insert(run.id) {
@@ -252,9 +257,6 @@ impl Sender {
                     }
                 }
                 Err(error) => return Err(error),
-            }
-            if let Some(ended_at_ms) = run.ended_at_ms {
-                self.settled.insert(run.id, ended_at_ms);
             }
         }
         Ok(())

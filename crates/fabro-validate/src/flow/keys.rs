@@ -3,6 +3,7 @@
 use fabro_graph::schema::{self, Place};
 use fabro_graph::{Node, NodeIx, NodeKind, Workflow};
 
+use super::misspelled::{Mentions, misspelled};
 use crate::checking::text;
 use crate::near::Nearby;
 
@@ -79,7 +80,16 @@ impl Writer {
 }
 
 /// What it takes for `key`, without a leading `context.`, to have a value in this workflow.
-pub(crate) fn need(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
+pub(crate) fn need(mentions: &Mentions<'_>, key: &str, nearby: &Nearby) -> Need {
+    match need_of_name(mentions.workflow(), key, nearby) {
+        Need::Stage(Writer::Updates) => {
+            misspelled(mentions, key, nearby).unwrap_or(Need::Stage(Writer::Updates))
+        }
+        need => need,
+    }
+}
+
+fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
     let (root, rest) = key.split_once('.').unwrap_or((key, ""));
     let fixed = |names: &[&str], writer| of_table(key, names, writer, nearby);
     if let Some(need) = of_element(workflow, root) {
@@ -137,7 +147,7 @@ fn of_element(workflow: &Workflow, key: &str) -> Option<Need> {
 }
 
 /// How the elements of a list are called.
-fn element_name(node: &Node) -> &str {
+pub(super) fn element_name(node: &Node) -> &str {
     node.attrs.text("as").map_or("item", str::trim)
 }
 
@@ -261,6 +271,23 @@ fn no_node(workflow: &Workflow, prefix: &str, id: &str, nearby: &Nearby) -> Need
         None => "name a node of this workflow".to_owned(),
     };
     Need::Impossible { why: format!("there is no node `{id}`"), fix }
+}
+
+/// What to read of a node instead of a key that begins with its id.
+pub(super) fn no_key_of_node(workflow: &Workflow, id: &str) -> String {
+    let Some(node) = workflow.find(id).map(|ix| workflow.node(ix)) else {
+        return "name a node of this workflow".to_owned();
+    };
+    match node.kind {
+        NodeKind::Command => {
+            "read `command.output` of the last command, or its `command.exit_code`".to_owned()
+        }
+        NodeKind::Human => "read `human.gate.label` or `human.gate.text`".to_owned(),
+        NodeKind::ManagerLoop => format!("read `child.{id}`"),
+        _ if asks_model(node) && has_own_schema(node) => format!("read `output.{id}`"),
+        _ if asks_model(node) => format!("read `response.{id}`"),
+        _ => "read `outcome`".to_owned(),
+    }
 }
 
 fn asks_model(node: &Node) -> bool {

@@ -16,6 +16,9 @@ const KEYS: [&str; 7] = [
     "parallel.",
 ];
 
+/// What a template of ours begins with, when it has a path.
+const OWN: [&str; 2] = ["inputs", "context"];
+
 /// `{{ … }}` that stays text, although it looks like a template of ours: `{{ input.x }}`.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
@@ -61,14 +64,20 @@ fn meant(checking: &Checking<'_>, name: &str) -> Option<String> {
     };
     match (root, path) {
         ("input", Some(path)) => Some(format!("inputs.{path}")),
-        ("ctx" | "contexts", Some(path)) => Some(format!("context.{path}")),
+        ("ctx", Some(path)) => Some(format!("context.{path}")),
         _ if KEYS.iter().any(|key| name == *key || key.ends_with('.') && name.starts_with(key)) => {
             Some(format!("context.{name}"))
         }
         _ => {
-            let given = checking.inputs.is_some_and(|inputs| inputs.contains_key(name));
-            (given && !matches!(root, "goal" | "inputs" | "context"))
-                .then(|| format!("inputs.{name}"))
+            if root == "goal" || OWN.contains(&root) {
+                return None;
+            }
+            if checking.inputs.is_some_and(|inputs| inputs.contains_key(name)) {
+                return Some(format!("inputs.{name}"));
+            }
+            // `content` is a word of its own, in the templates of others.
+            let near = checking.nearest(root, OWN).filter(|_| root != "content")?;
+            path.map(|path| format!("{near}.{path}"))
         }
     }
 }
@@ -99,6 +108,21 @@ mod tests {
         1:50 warning: `{{ repo }}` is no template: it stays as it is
           at: repo
           fix: did you mean `inputs.repo`?
+        ");
+    }
+
+    #[test]
+    fn misspelled_names_of_ours() {
+        insta::assert_snapshot!(reported("template-root", r#"start -> a -> exit; a [prompt="{{ contxt.x }} {{ contexts.x }} {{ inptus.y }} {{ content.x }}"]"#), @r"
+        1:47 warning: `{{ contxt.x }}` is no template: it stays as it is
+          at: contxt.x
+          fix: did you mean `context.x`?
+        1:62 warning: `{{ contexts.x }}` is no template: it stays as it is
+          at: contexts.x
+          fix: did you mean `context.x`?
+        1:79 warning: `{{ inptus.y }}` is no template: it stays as it is
+          at: inptus.y
+          fix: did you mean `inputs.y`?
         ");
     }
 

@@ -8,7 +8,7 @@ use fabro_template::ReadTarget;
 use crate::checking::Checking;
 use crate::family::ChildKey;
 use crate::findings::Findings;
-use crate::flow::{Found, Nearest, Need, Read, Writer, need, unmet};
+use crate::flow::{Found, Mentions, Nearest, Need, Read, Writer, need, unmet};
 use crate::load::load;
 use crate::relative::RelativeSources;
 
@@ -18,7 +18,13 @@ const MAX_READS: usize = 500_000;
 
 /// Conditions and templates that read a context key which no stage on any way to them can write.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
-    let mut search = Search { checking, needs: HashMap::new(), found: Vec::new(), left: MAX_READS };
+    let mut search = Search {
+        checking,
+        mentions: Mentions::new(checking.workflow),
+        needs: HashMap::new(),
+        found: Vec::new(),
+        left: MAX_READS,
+    };
     search.conditions();
     search.texts();
     search.lists();
@@ -31,6 +37,7 @@ type Keys<'k> = Vec<(&'k str, Need, Span)>;
 
 struct Search<'c, 'a> {
     checking: &'c Checking<'a>,
+    mentions: Mentions<'a>,
     needs: HashMap<String, Need>,
     found: Vec<Use<'a>>,
     left: usize,
@@ -51,7 +58,7 @@ impl<'a> Search<'_, 'a> {
         if let Some(need) = self.needs.get(key) {
             return need.clone();
         }
-        let need = need(self.checking.workflow, key, &self.checking.nearby);
+        let need = need(&self.mentions, key, &self.checking.nearby);
         self.needs.insert(key.to_owned(), need.clone());
         need
     }
@@ -255,8 +262,9 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
             load(&node.id, text, &sources).ok().map(|read| read.workflow)
         });
         let Some(child) = child else { continue };
+        let mentions = Mentions::new(child);
         for (key, span) in reads_of(condition) {
-            let (why, fix) = match need(child, key, &checking.nearby) {
+            let (why, fix) = match need(&mentions, key, &checking.nearby) {
                 Need::Nothing => continue,
                 Need::Impossible { why, fix } => (format!(": {why}"), fix),
                 Need::Stage(writer) => {
@@ -298,9 +306,9 @@ mod tests {
         1:170 warning: no stage before this writes `command.output`; the nearest that can, `work`, comes after it
           at: command.output
           fix: only a command node writes it: put one before `each`
-        1:240 warning: no stage before this writes `files`; the nearest that can, `end`, comes after it
+        1:240 warning: no stage writes `files`: the engine has no such key, and no prompt mentions it
           at: context.files
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `work`
+          fix: did you mean `file`?
         1:287 warning: `file_index` is there only in the branches of `each`
           at: context.file_index
           fix: read it on the path from `each` to its join, or read parallel.outputs after that
@@ -427,6 +435,56 @@ mod tests {
         1:107 warning: no stage before this writes `verdict`
           at: context.verdict
           fix: only an agent or prompt node, by its context_updates, writes it: put one before `b`
+        ");
+    }
+
+    #[test]
+    fn misspelled_keys_that_a_model_could_write() {
+        let conditions = |keys: &[&str]| {
+            let edges: String =
+                keys.iter().map(|key| format!("a -> exit [condition=\"{key}\"]; ")).collect();
+            let report = reported(
+                "unwritten-key",
+                &format!(
+                    r#"start -> a; a -> exit; {edges} a [prompt="Test, set the score, and give {{\"context_updates\": {{\"tests_passed\": 1, \"round_1\": 2}}}}"]"#
+                ),
+            );
+            report
+                .lines()
+                .filter(|line| !line.contains("at: "))
+                .map(|line| format!("{line}\n"))
+                .collect::<String>()
+        };
+        insta::assert_snapshot!(conditions(&["outcom=success", "exit_code=0", "prefered_label=x", "context.contxt.x=1", "contxt.x", "comand.output contains x", "test_passed=1", "stdout=x"]), @r"
+        1:58 warning: no stage writes `outcom`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `outcome`?
+        1:98 warning: no stage writes `exit_code`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `command.exit_code`?
+        1:135 warning: no stage writes `prefered_label`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `preferred_label`?
+        1:177 warning: no stage writes `contxt.x`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `context.x`?
+        1:221 warning: no stage writes `contxt.x`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `context.x`?
+        1:255 warning: no stage writes `comand.output`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `command.output`?
+        1:305 warning: no stage writes `test_passed`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `tests_passed`?
+        1:344 warning: no stage writes `stdout`: the engine has no such key, and no prompt mentions it
+          fix: did you mean `command.output`?
+        ");
+        insta::assert_snapshot!(conditions(&["tests_passed=1", "score > 3", "scores > 3", "round_2=1", "verdict=1", "audit.score", "coverage.output"]), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> exit; a [prompt="Give the outcomes as context_updates"]; a -> b [condition="outcomes=x && context.outcomes"]; b -> exit; b [prompt=x]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> test -> plan -> exit; test [shape=parallelogram, script=x]; plan [prompt="See {{ context.tset.output }} and {{ context.test.output }}, {{ context.plan.result }} of the test"]"#), @r"
+        1:103 warning: no stage writes `tset.output`: there is no node `tset` (`test` is near), and keys do not begin with nodes
+          at: context.tset.output
+          fix: read `command.output` of the last command, or its `command.exit_code`
+        1:133 warning: no stage writes `test.output`: `test` is a node, and keys do not begin with nodes
+          at: context.test.output
+          fix: read `command.output` of the last command, or its `command.exit_code`
+        1:160 warning: no stage writes `plan.result`: `plan` is a node, and keys do not begin with nodes
+          at: context.plan.result
+          fix: read `response.plan`
         ");
     }
 
