@@ -314,7 +314,7 @@ fn statements<'t>(lines: &[&[Token<'t>]]) -> Vec<Statement<'t>> {
         let (names, values) = names_of(line);
         let mut statement = Statement { values, names, ..Statement::default() };
         if line.len() > MAX_TOKENS {
-            statement.targets = statement.names.clone();
+            statement.targets.clone_from(&statement.names);
             statements.push(statement);
             continue;
         }
