@@ -12,6 +12,10 @@ use crate::shell::VALUE;
 /// Functions whose result is no code.
 const HARMLESS: [&str; 6] = ["bool", "float", "int", "len", "quote", "repr"];
 
+/// A statement of more parts is not taken apart, so that the time stays in proportion to the script: each
+/// name in it may get each value.
+const MAX_TOKENS: usize = 400;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'t> {
     Name(&'t str),
@@ -51,12 +55,16 @@ pub(crate) fn follow(text: &str, has_shell: bool) -> BTreeMap<usize, String> {
         }
     }
     let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut is_followed = vec![false; statements.len()];
     while let Some((name, function)) = sinks.pop() {
         if !seen.insert(name) {
             continue;
         }
         for &at in by_target.get(name).into_iter().flatten() {
             let statement = &statements[at];
+            if std::mem::replace(&mut is_followed[at], true) {
+                continue;
+            }
             for value in &statement.values {
                 refused.entry(*value).or_insert_with(|| function.to_owned());
             }
@@ -180,6 +188,17 @@ fn sinks_of<'t>(
     has_shell: bool,
     runners: &mut BTreeMap<&'t str, &'t str>,
 ) -> Vec<(&'t str, &'t str)> {
+    if line.len() > MAX_TOKENS {
+        let function = line.iter().find_map(|token| match token {
+            Token::Name(name) | Token::Text(name) if evaluates(name, has_shell) => Some(*name),
+            Token::Text(text) if is_code_option(text) => Some("-c"),
+            _ => None,
+        });
+        let names = function.map(|function| (names_of(line).0, function)).into_iter();
+        return names
+            .flat_map(|(names, it)| names.into_iter().map(move |name| (name, it)))
+            .collect();
+    }
     let mut sinks = Vec::new();
     for (at, token) in line.iter().enumerate() {
         match token {
@@ -294,6 +313,11 @@ fn statements<'t>(lines: &[&[Token<'t>]]) -> Vec<Statement<'t>> {
     for line in lines {
         let (names, values) = names_of(line);
         let mut statement = Statement { values, names, ..Statement::default() };
+        if line.len() > MAX_TOKENS {
+            statement.targets.clone_from(&statement.names);
+            statements.push(statement);
+            continue;
+        }
         let targets = &mut statement.targets;
         for (at, token) in line.iter().enumerate() {
             let after = line.get(at + 1);

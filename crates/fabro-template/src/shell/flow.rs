@@ -95,6 +95,9 @@ pub(super) fn names(text: &str) -> BTreeSet<String> {
 
 /// How a target is named in messages.
 fn place(to: &str, command: Option<&str>, what: &str) -> String {
+    if to == "output exec" {
+        return format!("in what `exec` writes to a file, which the script {what}");
+    }
     if let Some(name) = to.strip_prefix("output ") {
         return format!("in the function `{name}`, whose output the script {what}");
     }

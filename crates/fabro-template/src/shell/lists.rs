@@ -160,8 +160,13 @@ impl Scanner<'_> {
         if runs_input {
             self.sinks.evaluated.insert("file 0".to_owned());
         }
-        for file in std::mem::take(&mut self.redirected) {
-            self.flow_since((0, 0, 0), &file);
+        let redirected = std::mem::take(&mut self.redirected);
+        if !redirected.is_empty() {
+            self.flow_since((0, 0, 0), "output exec");
+        }
+        for to in redirected {
+            let name = Some("output exec".to_owned());
+            self.assigned.push(Flow { name, to, leads: true, ..Flow::default() });
         }
         for at in 0..self.heredocs.len() {
             if self.heredocs[at].refused.is_some() {

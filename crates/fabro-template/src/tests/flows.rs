@@ -358,3 +358,29 @@ fn code_of_python_is_found_however_it_is_called() {
         check(script, false);
     }
 }
+
+#[test]
+fn what_is_followed_takes_linear_time() {
+    let many = |piece: &str| piece.repeat(200_000 / piece.len());
+    for piece in [
+        "eval(",
+        "a=",
+        "for x in ",
+        "x=y;",
+        "eval(x);",
+        "quote(",
+        "'-c',",
+        "f'{x}'",
+        "def f(x):",
+        "a.b=",
+    ] {
+        let script = format!("x = '@'\n{}", many(piece));
+        is_refused(&script, Mode::Python);
+    }
+    for piece in ["exec >f;sh f;", "x=$x;", "`f`;", "cp a b;", "f(){ sh f;};", "cat<<E\n$x\nE\n"] {
+        is_refused(&format!("echo @;{}", many(piece)), Mode::Shell);
+    }
+    let distinct: Vec<String> =
+        (0..5_000).map(|it| format!("exec >f{it}; sh f{it}; echo @;")).collect();
+    assert!(is_refused(&distinct.concat(), Mode::Shell));
+}
