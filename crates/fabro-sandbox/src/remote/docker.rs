@@ -347,10 +347,11 @@ fn fields(fields: &[Field<'_>]) -> OsString {
     line
 }
 
-/// Whether an object is not there, as far as the engine knows.
+/// Whether an object is not there, as far as the engine knows. An engine that is not reached knows nothing of it: then
+/// there is "no such host" or "no such file".
 fn is_missing(output: &Output) -> bool {
     let text = String::from_utf8_lossy(&output.stderr).to_ascii_lowercase();
-    text.contains("no such")
+    ["container", "image", "object"].iter().any(|it| text.contains(&format!("no such {it}: ")))
 }
 
 fn unreachable(message: &str) -> SandboxError {
@@ -374,6 +375,24 @@ pub(super) fn last_line(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_that_is_not_reached_is_not_a_missing_object() {
+        let check = |stderr: &str, expected: bool| {
+            let output = Output {
+                status: std::process::ExitStatus::default(),
+                stdout: Vec::new(),
+                stderr: stderr.as_bytes().to_vec(),
+            };
+            assert_eq!(is_missing(&output), expected, "{stderr}");
+        };
+        check("Error: No such container: fabro-x", true);
+        check("Error response from daemon: No such container: fabro-x", true);
+        check("Error: No such image: x:1", true);
+        check("Error: No such object: x", true);
+        check("error during connect: dial tcp: lookup nonexistent.invalid: no such host", false);
+        check("dial unix /nowhere.sock: connect: no such file or directory", false);
+    }
 
     #[test]
     fn a_path_in_a_mount_may_have_commas_and_quotes() {
