@@ -168,15 +168,7 @@ impl Remote {
         let exclude = exclude.unwrap_or_else(|| EXCLUDED.map(str::to_owned).to_vec());
         let rules = Rules { exclude, hidden, write_git };
         let engine = match engine {
-            EngineSettings::Docker(settings) => {
-                let copy = settings.copy;
-                let mut docker = Docker::new(settings, &run)?;
-                if !copy {
-                    let mounts = mounts(&work_dir, &rules, docker.settings())?;
-                    docker.mount(&mounts);
-                }
-                Engine::Docker(docker)
-            }
+            EngineSettings::Docker(settings) => Engine::Docker(Docker::new(settings, &run)?),
             EngineSettings::Ssh(settings) => Engine::Ssh(Ssh::new(settings, &run)?),
         };
         Ok(Self {
@@ -225,11 +217,30 @@ impl Remote {
         format!("{}-{now:x}-{count}", self.run)
     }
 
+    /// What of this machine a container sees.
+    fn mounts(&self, docker: &Docker) -> Result<Vec<Mount>, SandboxError> {
+        if docker.settings().copy {
+            return Ok(Vec::new());
+        }
+        mounts(&self.work_dir, &self.rules, docker.settings())
+    }
+
+    /// Starts the container. This blocks the thread.
+    fn start_container(&self, docker: &Docker) -> Result<(), SandboxError> {
+        if !docker.settings().copy {
+            // Else the engine makes it, as its own user.
+            let path = self.work_dir.join(".fabro");
+            let made = std::fs::create_dir_all(&path);
+            made.map_err(|source| SandboxError::Directory { path, source })?;
+        }
+        docker.start(&self.mounts(docker)?)
+    }
+
     /// Gets what is needed, and starts a program that does nothing.
     pub(crate) fn check(&self) -> Result<(), SandboxError> {
         match &self.engine {
             Engine::Docker(docker) => {
-                let Some(probe) = self.probe() else { return docker.check(&needed(true)) };
+                let Some(probe) = self.probe() else { return docker.check(&needed(true), &[]) };
                 let probe = probe.map_err(|source| SandboxError::Directory {
                     path: self.work_dir.clone(),
                     source,
@@ -237,7 +248,7 @@ impl Remote {
                 let path = program::quote(&probe.path().to_string_lossy());
                 let seen =
                     format!("{}[ -e {path} ] || exit 4\n[ -w {path} ] || exit 5\n", needed(false));
-                docker.check(&seen)
+                docker.check(&seen, &self.mounts(docker)?)
             }
             Engine::Ssh(ssh) => {
                 ssh.connect()?;
@@ -356,7 +367,9 @@ impl Remote {
         else {
             return false;
         };
-        let is_hidden = self.rules.hidden.iter().any(|hidden| real.starts_with(hidden));
+        // The working directory may itself be in the store.
+        let mut hidden = self.rules.hidden.iter().filter(|it| it.strip_prefix(&root.near).is_ok());
+        let is_hidden = hidden.any(|hidden| *hidden != root.near && real.starts_with(hidden));
         let mut parts = below.components().map(std::path::Component::as_os_str);
         let is_excluded = self.copies() && parts.clone().any(|part| self.rules.excludes(part));
         let is_own = parts.next().is_some_and(|first| first == ".fabro")
@@ -469,9 +482,16 @@ fn mounts(
     }
     // Not what the user has in there: programs of fabro in the container keep their files in it, and values.
     let own = work_dir.join(".fabro");
-    std::fs::create_dir_all(&own).map_err(failed(&own))?;
-    all.push(Mount::Memory(own.clone(), None));
-    for entry in std::fs::read_dir(&own).map_err(failed(&own))?.flatten() {
+    let entries = match std::fs::read_dir(&own) {
+        // It is made when the container is started: a directory that is left by a check would look like a project.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        entries => Some(entries.map_err(failed(&own))?),
+    };
+    if entries.is_some() {
+        all.push(Mount::Memory(own.clone(), None));
+    }
+    for entry in entries.into_iter().flatten() {
+        let entry = entry.map_err(failed(&own))?;
         let path = entry.path();
         if !is_own_name(&entry.file_name()) && is_own(&path) && !rules.hidden.contains(&path) {
             all.push(Mount::Read(path));

@@ -136,11 +136,12 @@ impl Remote {
             return Err(self.gone());
         };
         let conflicts = state.settle(&remote);
-        let change = state.to_pull(&remote, &self.rules, &self.rules.hidden_in(&root.near));
+        let mut change = state.to_pull(&remote, &self.rules, &self.rules.hidden_in(&root.near));
         let near = root.near.clone();
         let limit = self.copy_limit;
         let failed = |error: &io::Error| ExecError::Workspace(error.to_string());
         let (taken, wanted) = blocking(move || {
+            change.retain_outside_of_stores(&near);
             let pull = Pull { root: &near, far: &remote, change: &change };
             let (wanted, bytes) = (pull.wanted(), pull.bytes());
             if bytes > limit {

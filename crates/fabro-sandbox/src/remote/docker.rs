@@ -44,7 +44,6 @@ pub(super) struct Docker {
     settings: DockerSettings,
     name: String,
     run: String,
-    mounts: Vec<OsString>,
     /// The ids of the user and group of scripts; `None` for those of the image.
     user: Option<String>,
 }
@@ -64,15 +63,9 @@ impl Docker {
             client,
             name: format!("fabro-{}", run.to_ascii_lowercase()),
             run: run.to_owned(),
-            mounts: Vec::new(),
             user: (!settings.copy).then_some(user),
             settings,
         })
-    }
-
-    /// What of this machine is seen in the container.
-    pub(super) fn mount(&mut self, mounts: &[Mount]) {
-        self.mounts = mounts.iter().map(Mount::argument).collect();
     }
 
     pub(super) fn settings(&self) -> &DockerSettings {
@@ -123,7 +116,7 @@ impl Docker {
     }
 
     /// Gets the image if it is not there, and starts a container of the same kind that ends at once.
-    pub(super) fn check(&self, needed: &str) -> Result<(), SandboxError> {
+    pub(super) fn check(&self, needed: &str, mounts: &[Mount]) -> Result<(), SandboxError> {
         let image = &self.settings.image;
         let found =
             Self::output(self.docker(["image", "inspect", "--format", "{{.Id}}", "--", image]))?;
@@ -141,7 +134,7 @@ impl Docker {
             }
         }
         let mut command = self.docker(["run", "--rm"]);
-        self.configure(&mut command);
+        self.configure(&mut command, mounts);
         command.args(["--entrypoint", "sh", "--", image, "-c", needed]);
         let ran = Self::output(command)?;
         if ran.status.success() {
@@ -169,8 +162,9 @@ impl Docker {
         Err(SandboxError::Unusable { message, fix: fix.to_owned() })
     }
 
-    /// Starts the container. One that an earlier driver has left is used again; what ran in it is killed.
-    pub(super) fn start(&self) -> Result<(), SandboxError> {
+    /// Starts the container, in which this of the machine is seen. One that an earlier driver has left is used again; what
+    /// ran in it is killed.
+    pub(super) fn start(&self, mounts: &[Mount]) -> Result<(), SandboxError> {
         let format = "{{.State.Running}}";
         let found =
             Self::output(self.docker(["container", "inspect", "--format", format, &self.name]))?;
@@ -184,7 +178,7 @@ impl Docker {
             return Err(unreachable(&last_line(&found)));
         }
         let mut command = self.docker(["run", "-d", "--name", &self.name, "--pull", "never"]);
-        self.configure(&mut command);
+        self.configure(&mut command, mounts);
         command.args(["--entrypoint", "sh", "--", &self.settings.image, "-c", KEEP]);
         Self::done(command).inspect_err(|_| {
             // One that was created and does not start is of no use to the next driver.
@@ -230,7 +224,7 @@ impl Docker {
         Err(unreachable(&last_line(&removed)))
     }
 
-    fn configure(&self, command: &mut Command) {
+    fn configure(&self, command: &mut Command, mounts: &[Mount]) {
         let settings = &self.settings;
         command.args(["--label", &format!("fabro.run={}", self.run)]);
         command.args(["--hostname", "fabro", "--workdir", "/", "--log-driver", "none"]);
@@ -256,8 +250,8 @@ impl Docker {
             }
             command.args(["--cap-add", "KILL"]);
         }
-        for mount in &self.mounts {
-            command.arg("--mount").arg(mount);
+        for mount in mounts {
+            command.arg("--mount").arg(mount.argument());
         }
     }
 

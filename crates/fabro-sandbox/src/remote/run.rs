@@ -50,7 +50,7 @@ impl Remote {
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), SandboxError> {
         let remote = Arc::clone(self);
         let started = blocking(move || match &remote.engine {
-            Engine::Docker(docker) => docker.start(),
+            Engine::Docker(docker) => remote.start_container(docker),
             Engine::Ssh(ssh) => ssh.connect(),
         });
         started.await?;
@@ -153,7 +153,7 @@ impl Remote {
             let remote = Arc::clone(self);
             let restarted = blocking(move || match &remote.engine {
                 Engine::Docker(docker) if docker.runs() => Ok(false),
-                Engine::Docker(docker) => docker.start().map(|()| true),
+                Engine::Docker(docker) => remote.start_container(docker).map(|()| true),
                 Engine::Ssh(ssh) if ssh.is_connected() => Ok(false),
                 Engine::Ssh(ssh) => ssh.connect().map(|()| false),
             });

@@ -33,6 +33,9 @@ pub(super) const EXCLUDED: [&str; 14] = [
     ".gradle",
 ];
 
+/// A directory with such a file is a store of runs, which is not copied in either direction.
+const STORE_FILE: &str = "fabro.db";
+
 /// The most files and directories of a working directory that is copied.
 const MOST: usize = 1_000_000;
 
@@ -114,8 +117,13 @@ pub(super) fn scan(root: &Path, rules: &Rules) -> io::Result<Tree> {
             Err(error) if !dir.as_os_str().is_empty() && has_gone(&error) => continue,
             entries => entries.map_err(|error| at(dir.as_os_str().as_bytes(), &error))?,
         };
+        let entries: io::Result<Vec<fs::DirEntry>> = entries.collect();
+        let entries = entries.map_err(|error| at(dir.as_os_str().as_bytes(), &error))?;
+        if !dir.as_os_str().is_empty() && entries.iter().any(|it| it.file_name() == STORE_FILE) {
+            tree.remove(dir.as_os_str().as_bytes());
+            continue;
+        }
         for entry in entries {
-            let entry = entry.map_err(|error| at(dir.as_os_str().as_bytes(), &error))?;
             let path = dir.join(entry.file_name());
             let is_own = dir == Path::new(".fabro") && is_own_name(&entry.file_name());
             if is_own || rules.excludes(&entry.file_name()) {
@@ -306,6 +314,21 @@ pub(super) struct Difference {
 }
 
 impl Difference {
+    /// Leaves out what is in a store of runs of this machine, or is one.
+    pub(super) fn retain_outside_of_stores(&mut self, root: &Path) {
+        let mut known = BTreeMap::new();
+        let mut is_store = |name: &[u8]| {
+            let path = Path::new(OsStr::from_bytes(name));
+            let mut dirs = path.ancestors().filter(|dir| !dir.as_os_str().is_empty());
+            dirs.any(|dir| {
+                let is_store = || fs::symlink_metadata(root.join(dir).join(STORE_FILE)).is_ok();
+                *known.entry(dir.to_owned()).or_insert_with(is_store)
+            })
+        };
+        self.put.retain(|name| !is_store(name));
+        self.removed.retain(|name| !is_store(name));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.put.is_empty() && self.removed.is_empty()
     }

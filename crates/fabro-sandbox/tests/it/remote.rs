@@ -268,6 +268,9 @@ async fn what_is_hidden_in_the_working_directory_is_not_written() {
         std::fs::write(store.join("fabro.db"), "events").unwrap();
         std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o700)).unwrap();
         settings.hidden.push(store);
+        let other = settings.work_dir.join("sub/other");
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("fabro.db"), "events").unwrap();
     };
     for ground in [Ground::docker_with(true, hide).await, Ground::ssh_with(hide).await] {
         let Some(ground) = ground else { continue };
@@ -277,8 +280,15 @@ async fn what_is_hidden_in_the_working_directory_is_not_written() {
         assert_eq!(std::fs::read_to_string(store.join("fabro.db")).unwrap(), "events");
         assert_eq!(std::fs::metadata(&store).unwrap().mode() & 0o777, 0o700);
         assert!(!store.join("runs").exists() && ground.path("work/made").exists());
+        let script =
+            "ls sub; mkdir -p sub/other; echo pwned > sub/other/fabro.db; echo x > sub/new";
+        assert_eq!(ground.output(script).await, "\nCode(0)");
+        let other = ground.path("work/sub/other/fabro.db");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "events");
+        assert!(ground.path("work/sub/new").exists());
         // It is never removed either, and stays hidden.
-        assert_eq!(ground.output("rm -r 'my store'; ls").await, "made\nCode(0)");
+        assert_eq!(ground.output("rm -r 'my store' sub/other; ls").await, "made\nsub\nCode(0)");
+        assert!(other.exists());
         assert!(store.join("fabro.db").exists());
     }
 }
@@ -533,7 +543,11 @@ fn an_image_that_is_not_there_is_named() {
         "{error}"
     );
     assert!(error.fix().contains("run.sandbox.image"));
-    assert_eq!(std::fs::read_dir(dir.path().join("work")).unwrap().count(), 1, "only `.fabro`");
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("work")).unwrap().count(),
+        0,
+        "a check leaves nothing"
+    );
 }
 
 #[test]
