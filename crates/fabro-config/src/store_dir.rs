@@ -12,10 +12,16 @@ pub fn store_dir(cwd: &Path, flag: Option<&Path>, env: Option<&str>) -> PathBuf 
     }
 }
 
-/// The nearest of `cwd` and the folders above it that has a folder `.fabro`, or a `.git` (a file in
+/// The nearest of `cwd` and the folders above it that has a folder `.fabro` with something in it, or a `.git` (a file in
 /// a linked worktree).
 pub fn project_dir(cwd: &Path) -> Option<&Path> {
-    cwd.ancestors().find(|dir| dir.join(".fabro").is_dir() || dir.join(".git").exists())
+    cwd.ancestors().find(|dir| is_used(&dir.join(".fabro")) || dir.join(".git").exists())
+}
+
+/// Whether something is in a directory. Containers leave an empty `.fabro` in the working directory of a run.
+fn is_used(dir: &Path) -> bool {
+    // One that cannot be read is not passed over: the error is reported when it is used.
+    dir.read_dir().map_or_else(|_| dir.is_dir(), |mut entries| entries.next().is_some())
 }
 
 #[cfg(test)]
@@ -38,6 +44,8 @@ mod tests {
         check(None, Some("env"), cwd.join("env"));
         check(None, Some(""), dir.path().join(".fabro/state"));
         fs::create_dir(dir.path().join("a/.fabro")).unwrap();
+        check(None, None, dir.path().join(".fabro/state"));
+        fs::write(dir.path().join("a/.fabro/config.toml"), "").unwrap();
         check(None, None, dir.path().join("a/.fabro/state"));
     }
 

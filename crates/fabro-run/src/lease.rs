@@ -50,6 +50,15 @@ impl HeldLease {
         &self.lost
     }
 
+    /// Renews it now: after something that took long, another process may have taken it over.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::LeaseLost`] when that has happened, or the store cannot be written.
+    pub(crate) async fn check(&self) -> Result<(), StoreError> {
+        self.store.renew(self.lease, TTL).await
+    }
+
     pub(crate) async fn release(mut self) -> Result<(), StoreError> {
         self.heartbeat.abort();
         self.released = true;

@@ -178,7 +178,7 @@ impl Run {
         if !dry_run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
-            sandbox::check(&settings.sandbox, &work_dir)?;
+            sandbox::check(&settings.sandbox, &work_dir).await?;
             warnings.extend(preflight::check(&bundle, &plan, &work_dir)?);
             warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
             if settings.git.worktree == Some(true) {
@@ -326,7 +326,9 @@ impl Run {
             );
         }
         if work_dir.is_dir() {
-            sandbox::check(&self.settings.sandbox, &work_dir)?;
+            sandbox::check(&self.settings.sandbox, &work_dir).await?;
+            // Else what another process runs by now would be ended as left over.
+            self.lease.check().await?;
         }
         self.warnings.extend(preflight::check_resumed(&members, &self.settings, &work_dir)?);
         Ok(())

@@ -39,15 +39,22 @@ pub(crate) fn run_sandbox(
     work_dir: &Path,
     run_dir: &Path,
 ) -> Result<Option<Arc<Sandbox>>, SetupError> {
-    build(settings, &run.to_string(), work_dir, &state_dir(run_dir), hidden(run_dir))
+    build(settings, &run.to_string(), work_dir, &state_dir(run_dir), hidden(run_dir, work_dir))
 }
 
 /// Checks that a program starts in the sandbox of a run in this directory, and gets the image of a container if it is
-/// not there. Nothing else is left. This blocks the thread.
-pub(crate) fn check(settings: &SandboxSettings, work_dir: &Path) -> Result<(), SetupError> {
+/// not there, which may take minutes. Nothing else is left.
+pub(crate) async fn check(settings: &SandboxSettings, work_dir: &Path) -> Result<(), SetupError> {
     if !settings.is_confined() {
         return Ok(());
     }
+    let (settings, work_dir) = (settings.clone(), work_dir.to_owned());
+    // Leases are renewed, and other runs continue, in the meantime.
+    let checked = tokio::task::spawn_blocking(move || check_now(&settings, &work_dir)).await;
+    checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+fn check_now(settings: &SandboxSettings, work_dir: &Path) -> Result<(), SetupError> {
     let mut checked = settings.clone();
     if settings.provider == Some(SandboxProvider::Bwrap) {
         // The run has no directory yet in which `/tmp` could be.
@@ -232,11 +239,14 @@ fn refused(settings: &SandboxSettings, error: &SandboxError) -> SetupError {
     )
 }
 
-/// The record of runs: their directories, and the store that these are in.
-fn hidden(run_dir: &Path) -> Vec<PathBuf> {
-    let Some(runs) = run_dir.parent() else { return Vec::new() };
-    let store = runs.parent().filter(|store| store.join("fabro.db").is_file());
-    vec![store.unwrap_or(runs).to_owned()]
+/// The record of runs: their directories, the store that these are in, and the stores of the projects that contain the
+/// working directory, which a run that is recorded elsewhere does not see either.
+fn hidden(run_dir: &Path, work_dir: &Path) -> Vec<PathBuf> {
+    let runs = run_dir.parent();
+    let store = runs.and_then(Path::parent).filter(|store| store.join("fabro.db").is_file());
+    let own = store.or(runs).map(Path::to_owned);
+    let of_projects = work_dir.ancestors().map(|dir| dir.join(".fabro/state"));
+    own.into_iter().chain(of_projects.filter(|state| state.is_dir())).collect()
 }
 
 /// A command that runs `/bin/sh` with these arguments in the sandbox of a recorded run, for a person at a terminal or for
@@ -269,4 +279,25 @@ pub async fn sandbox_command(
     let command = sandbox.interactive(work_dir, &env, args, terminal);
     let command = command.map_err(|error| SetupError::new(error.to_string(), error.fix()))?;
     Ok((command, sandbox))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stores_of_the_run_and_of_the_project_are_hidden() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["store/runs/1", "p/.fabro/state", "p/sub"] {
+            std::fs::create_dir_all(path(name)).unwrap();
+        }
+        let check = |expected: &[&str]| {
+            let expected: Vec<PathBuf> = expected.iter().map(|name| path(name)).collect();
+            assert_eq!(hidden(&path("store/runs/1"), &path("p/sub")), expected);
+        };
+        check(&["store/runs", "p/.fabro/state"]);
+        std::fs::write(path("store/fabro.db"), "").unwrap();
+        check(&["store", "p/.fabro/state"]);
+    }
 }

@@ -1,11 +1,13 @@
 //! Scripts that run in a container or on another machine, by a client program of this one.
 
 mod call;
+mod copy;
 mod docker;
 mod program;
 mod run;
 mod shown;
 mod ssh;
+mod state;
 mod sync;
 mod tar;
 
@@ -18,11 +20,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 pub use docker::DockerSettings;
 use docker::{Docker, Mount};
-use program::Place;
+use program::ProgramDir;
 use shown::Shown;
 use ssh::Ssh;
 pub use ssh::SshSettings;
-use sync::{EXCLUDED, Known, Rules};
+use state::SyncState;
+use sync::{EXCLUDED, Rules, is_own_name};
 
 use crate::SandboxError;
 use crate::bwrap::repository;
@@ -69,7 +72,7 @@ impl Engine {
             Self::Docker(docker) => return docker.remove(),
             Self::Ssh(ssh) => ssh,
         };
-        let place = Place { base: ssh_base(ssh, run), is_own: false };
+        let place = ProgramDir { base: ssh_base(ssh, run), is_own: false };
         let dir = program::quote(&ssh_dir(ssh, run));
         // `base` is relative to the home directory, in which the shell starts.
         let body = format!("{}cd; rm -rf {dir}; exit 0", program::KILL_ALL);
@@ -110,12 +113,16 @@ pub(crate) struct Remote {
     /// The working directories and their copies; one that is mounted is its own.
     roots: RwLock<Vec<Arc<Root>>>,
     /// Known once it has been started.
-    place: OnceLock<Place>,
+    place: OnceLock<ProgramDir>,
     shown: Shown,
     /// Scripts that may still run there, although this side has lost them.
     lost: Mutex<BTreeSet<String>>,
-    /// Whether the other side has to be started again.
+    /// Scripts that have succeeded, whose records are to be removed there.
+    succeeded: Mutex<Vec<String>>,
+    /// Whether the other side may have to be started again.
     is_down: AtomicBool,
+    /// Held while that is found out and done.
+    recovery: tokio::sync::Mutex<()>,
     next: AtomicU64,
 }
 
@@ -125,12 +132,12 @@ struct Root {
     near: PathBuf,
     far: String,
     /// Held while it is copied.
-    known: tokio::sync::Mutex<Option<Known>>,
+    state: tokio::sync::Mutex<Option<SyncState>>,
 }
 
 impl Root {
     fn new(near: PathBuf, far: String) -> Arc<Self> {
-        Arc::new(Self { near, far, known: tokio::sync::Mutex::default() })
+        Arc::new(Self { near, far, state: tokio::sync::Mutex::default() })
     }
 
     /// The path of the other side for one of this side.
@@ -161,15 +168,7 @@ impl Remote {
         let exclude = exclude.unwrap_or_else(|| EXCLUDED.map(str::to_owned).to_vec());
         let rules = Rules { exclude, hidden, write_git };
         let engine = match engine {
-            EngineSettings::Docker(settings) => {
-                let copy = settings.copy;
-                let mut docker = Docker::new(settings, &run)?;
-                if !copy {
-                    let mounts = mounts(&work_dir, &rules, docker.settings())?;
-                    docker.mount(&mounts);
-                }
-                Engine::Docker(docker)
-            }
+            EngineSettings::Docker(settings) => Engine::Docker(Docker::new(settings, &run)?),
             EngineSettings::Ssh(settings) => Engine::Ssh(Ssh::new(settings, &run)?),
         };
         Ok(Self {
@@ -182,7 +181,9 @@ impl Remote {
             place: OnceLock::new(),
             shown: Shown::new(&state_dir),
             lost: Mutex::default(),
+            succeeded: Mutex::default(),
             is_down: AtomicBool::new(false),
+            recovery: tokio::sync::Mutex::default(),
             next: AtomicU64::new(0),
         })
     }
@@ -216,11 +217,30 @@ impl Remote {
         format!("{}-{now:x}-{count}", self.run)
     }
 
+    /// What of this machine a container sees.
+    fn mounts(&self, docker: &Docker) -> Result<Vec<Mount>, SandboxError> {
+        if docker.settings().copy {
+            return Ok(Vec::new());
+        }
+        mounts(&self.work_dir, &self.rules, docker.settings())
+    }
+
+    /// Starts the container. This blocks the thread.
+    fn start_container(&self, docker: &Docker) -> Result<(), SandboxError> {
+        if !docker.settings().copy {
+            // Else the engine makes it, as its own user.
+            let path = self.work_dir.join(".fabro");
+            let made = std::fs::create_dir_all(&path);
+            made.map_err(|source| SandboxError::Directory { path, source })?;
+        }
+        docker.start(&self.mounts(docker)?)
+    }
+
     /// Gets what is needed, and starts a program that does nothing.
     pub(crate) fn check(&self) -> Result<(), SandboxError> {
         match &self.engine {
             Engine::Docker(docker) => {
-                let Some(probe) = self.probe() else { return docker.check(&needed(true)) };
+                let Some(probe) = self.probe() else { return docker.check(&needed(true), &[]) };
                 let probe = probe.map_err(|source| SandboxError::Directory {
                     path: self.work_dir.clone(),
                     source,
@@ -228,7 +248,7 @@ impl Remote {
                 let path = program::quote(&probe.path().to_string_lossy());
                 let seen =
                     format!("{}[ -e {path} ] || exit 4\n[ -w {path} ] || exit 5\n", needed(false));
-                docker.check(&seen)
+                docker.check(&seen, &self.mounts(docker)?)
             }
             Engine::Ssh(ssh) => {
                 ssh.connect()?;
@@ -335,8 +355,26 @@ impl Remote {
                 shown::with_directory(text, &near, &root.far)
             }
         };
-        let found = self.shown.text(text, dirs, &format!("{}/.fabro", root.far), between);
+        let is_there = |path: &Path| self.has(root, path);
+        let found = self.shown.text(text, dirs, &format!("{}/.fabro", root.far), is_there, between);
         (found.text, found.files)
+    }
+
+    /// Whether the other side has a file of this side in its working directory, where scripts may write it.
+    fn has(&self, root: &Root, path: &Path) -> bool {
+        let Ok(real) = path.canonicalize() else { return false };
+        let (Ok(below), true) = (real.strip_prefix(&root.near), path.starts_with(&root.near))
+        else {
+            return false;
+        };
+        // The working directory may itself be in the store.
+        let mut hidden = self.rules.hidden.iter().filter(|it| it.strip_prefix(&root.near).is_ok());
+        let is_hidden = hidden.any(|hidden| *hidden != root.near && real.starts_with(hidden));
+        let mut parts = below.components().map(std::path::Component::as_os_str);
+        let is_excluded = self.copies() && parts.clone().any(|part| self.rules.excludes(part));
+        let is_own = parts.next().is_some_and(|first| first == ".fabro")
+            && parts.next().is_some_and(is_own_name);
+        !is_hidden && !is_excluded && !is_own
     }
 
     /// The path of this side for one that a program of the other side may name.
@@ -390,7 +428,7 @@ impl Remote {
         let mut roots = self.roots.write().unwrap_or_else(PoisonError::into_inner);
         if roots.is_empty() {
             let is_own = matches!(self.engine, Engine::Docker(_));
-            let _ = self.place.set(Place { base: format!("{far}/.fabro/run"), is_own });
+            let _ = self.place.set(ProgramDir { base: format!("{far}/.fabro/run"), is_own });
             roots.push(Root::new(self.work_dir.clone(), far));
         }
     }
@@ -444,12 +482,18 @@ fn mounts(
     }
     // Not what the user has in there: programs of fabro in the container keep their files in it, and values.
     let own = work_dir.join(".fabro");
-    std::fs::create_dir_all(&own).map_err(failed(&own))?;
-    all.push(Mount::Memory(own.clone(), None));
-    for entry in std::fs::read_dir(&own).map_err(failed(&own))?.flatten() {
+    let entries = match std::fs::read_dir(&own) {
+        // It is made when the container is started: a directory that is left by a check would look like a project.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        entries => Some(entries.map_err(failed(&own))?),
+    };
+    if entries.is_some() {
+        all.push(Mount::Memory(own.clone(), None));
+    }
+    for entry in entries.into_iter().flatten() {
+        let entry = entry.map_err(failed(&own))?;
         let path = entry.path();
-        let is_ours = ["run", "blobs", "artifacts"].iter().any(|it| entry.file_name() == *it);
-        if !is_ours && is_own(&path) && !rules.hidden.contains(&path) {
+        if !is_own_name(&entry.file_name()) && is_own(&path) && !rules.hidden.contains(&path) {
             all.push(Mount::Read(path));
         }
     }

@@ -241,6 +241,61 @@ fn a_killed_run_finds_its_sandbox_again_or_ends_it() {
     }
 }
 
+/// A client that ends with 255 has lost its connection, and the exit code of the script with it.
+#[test]
+fn a_script_that_succeeds_while_its_connection_breaks_has_succeeded() {
+    let Some(server) = Server::start() else { return };
+    let flag = server.path("breaks");
+    let place = Place::Ssh(server);
+    let workflow = format!(
+        r#"digraph W {{ start -> a -> exit  a [shape=parallelogram, script="echo done > made; touch {}"] }}"#,
+        flag.display()
+    );
+    let project = place.project(&[("w.fabro", &workflow)]);
+    let mut run = place.command(&project, &["run", "run.toml", "-q"]);
+    let Place::Ssh(server) = &place else { return };
+    let program = server.path("bin/ssh");
+    let text = std::fs::read_to_string(&program).unwrap().replace("exec ", "");
+    let text = format!(
+        "{text}code=$?\nif rm {} 2>/dev/null; then exit 255; fi\nexit $code\n",
+        flag.display()
+    );
+    std::fs::write(&program, text).unwrap();
+    let ended = run.output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(!flag.exists(), "the connection has broken");
+    assert_eq!(project.read("made"), "done\n");
+}
+
+/// It makes no `.fabro` that would be taken for another project, not even where the engine cannot be reached.
+#[test]
+fn a_run_in_a_subdirectory_does_not_hide_earlier_runs() {
+    let Some(image) = image() else { return };
+    let place = Place::Mount(image);
+    let workflow = r#"digraph W { start -> a -> exit  a [shape=parallelogram, script="true"] }"#;
+    let project = place.project(&[]);
+    std::fs::create_dir(project.path().join(".git")).unwrap();
+    let sub = project.path().join("sub");
+    std::fs::create_dir(&sub).unwrap();
+    std::fs::rename(project.path().join("run.toml"), sub.join("run.toml")).unwrap();
+    std::fs::write(sub.join("w.fabro"), workflow).unwrap();
+    let run = |args: &[&str], host: Option<&str>| {
+        let mut command = place.command(&project, args);
+        command.current_dir(&sub);
+        if let Some(host) = host {
+            command.env("DOCKER_HOST", host);
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(run(&["run", "w.fabro", "-q"], None).0, Some(0));
+    assert_eq!(run(&["run", "run.toml", "-q"], Some("unix:///nowhere.sock")).0, Some(2));
+    assert!(!sub.join(".fabro").exists());
+    assert_eq!(run(&["run", "run.toml", "-q"], None).0, Some(0));
+    let runs: Value = serde_json::from_str(&run(&["ps", "--json"], None).1).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 2);
+}
+
 /// What cannot be removed now is removed with the run.
 #[test]
 fn a_run_is_canceled_although_its_engine_cannot_be_reached() {

@@ -51,7 +51,6 @@ pub(super) struct Docker {
     settings: DockerSettings,
     name: String,
     run: String,
-    mounts: Vec<OsString>,
     /// The ids of the user and group of scripts; `None` for those of the image.
     user: Option<String>,
     /// That of the image, once it is known: empty where it is root.
@@ -73,16 +72,10 @@ impl Docker {
             client,
             name: format!("fabro-{}", run.to_ascii_lowercase()),
             run: run.to_owned(),
-            mounts: Vec::new(),
             user: (!settings.copy).then_some(user),
             of_image: OnceLock::new(),
             settings,
         })
-    }
-
-    /// What of this machine is seen in the container.
-    pub(super) fn mount(&mut self, mounts: &[Mount]) {
-        self.mounts = mounts.iter().map(Mount::argument).collect();
     }
 
     pub(super) fn settings(&self) -> &DockerSettings {
@@ -169,7 +162,7 @@ impl Docker {
     }
 
     /// Gets the image if it is not there, and starts a container of the same kind that ends at once.
-    pub(super) fn check(&self, needed: &str) -> Result<(), SandboxError> {
+    pub(super) fn check(&self, needed: &str, mounts: &[Mount]) -> Result<(), SandboxError> {
         let image = &self.settings.image;
         let found =
             Self::output(self.docker(["image", "inspect", "--format", "{{.Id}}", "--", image]))?;
@@ -187,7 +180,7 @@ impl Docker {
             }
         }
         let mut command = self.docker(["run", "--rm"]);
-        self.configure(&mut command);
+        self.configure(&mut command, mounts);
         command.args(["--entrypoint", "sh", "--", image, "-c", needed]);
         let ran = Self::output(command)?;
         if ran.status.success() {
@@ -215,8 +208,9 @@ impl Docker {
         Err(SandboxError::Unusable { message, fix: fix.to_owned() })
     }
 
-    /// Starts the container. One that an earlier driver has left is used again; what ran in it is killed.
-    pub(super) fn start(&self) -> Result<(), SandboxError> {
+    /// Starts the container, in which this of the machine is seen. One that an earlier driver has left is used again; what
+    /// ran in it is killed.
+    pub(super) fn start(&self, mounts: &[Mount]) -> Result<(), SandboxError> {
         let format = "{{.State.Running}}";
         let found =
             Self::output(self.docker(["container", "inspect", "--format", format, &self.name]))?;
@@ -230,7 +224,7 @@ impl Docker {
             return Err(unreachable(&last_line(&found)));
         }
         let mut command = self.docker(["run", "-d", "--name", &self.name, "--pull", "never"]);
-        self.configure(&mut command);
+        self.configure(&mut command, mounts);
         if let Some(user) = self.user_of_image()? {
             // Where the user of a container is not root, root has no capabilities in it either, and cannot make the
             // working directory. Scripts have the user of the image.
@@ -282,7 +276,7 @@ impl Docker {
         Err(unreachable(&last_line(&removed)))
     }
 
-    fn configure(&self, command: &mut Command) {
+    fn configure(&self, command: &mut Command, mounts: &[Mount]) {
         let settings = &self.settings;
         command.args(["--label", &format!("fabro.run={}", self.run)]);
         command.args(["--hostname", "fabro", "--workdir", "/", "--log-driver", "none"]);
@@ -310,8 +304,8 @@ impl Docker {
             }
             command.args(["--cap-add", "KILL"]);
         }
-        for mount in &self.mounts {
-            command.arg("--mount").arg(mount);
+        for mount in mounts {
+            command.arg("--mount").arg(mount.argument());
         }
     }
 
@@ -401,10 +395,11 @@ fn fields(fields: &[Field<'_>]) -> OsString {
     line
 }
 
-/// Whether an object is not there, as far as the engine knows.
+/// Whether an object is not there, as far as the engine knows. An engine that is not reached knows nothing of it: then
+/// there is "no such host" or "no such file".
 fn is_missing(output: &Output) -> bool {
     let text = String::from_utf8_lossy(&output.stderr).to_ascii_lowercase();
-    text.contains("no such")
+    ["container", "image", "object"].iter().any(|it| text.contains(&format!("no such {it}: ")))
 }
 
 fn unreachable(message: &str) -> SandboxError {
@@ -428,6 +423,24 @@ pub(super) fn last_line(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_that_is_not_reached_is_not_a_missing_object() {
+        let check = |stderr: &str, expected: bool| {
+            let output = Output {
+                status: std::process::ExitStatus::default(),
+                stdout: Vec::new(),
+                stderr: stderr.as_bytes().to_vec(),
+            };
+            assert_eq!(is_missing(&output), expected, "{stderr}");
+        };
+        check("Error: No such container: fabro-x", true);
+        check("Error response from daemon: No such container: fabro-x", true);
+        check("Error: No such image: x:1", true);
+        check("Error: No such object: x", true);
+        check("error during connect: dial tcp: lookup nonexistent.invalid: no such host", false);
+        check("dial unix /nowhere.sock: connect: no such file or directory", false);
+    }
 
     #[test]
     fn a_path_in_a_mount_may_have_commas_and_quotes() {

@@ -22,40 +22,51 @@ others() {
   return 1
 }
 
-# Sets $left to what is left of the session $1, of what was started with $2 in its environment and, where there is
-# nothing else, of everything.
+# Sets $left to what is left of the session $1, of what was started with $2 in its environment and, where no other
+# program runs, of what has lost its parent. A process without a parent in the container was started from outside: it is
+# a program of ours that has not begun yet, or the shell of a person.
 find_left() {
-  stats=$(sed -n 's/^\([0-9]*\) (.*) \([A-Za-z]\) [0-9]* [0-9]* \([0-9]*\) .*/\1 \2 \3/p' /proc/[0-9]*/stat 2>/dev/null)
+  stats=$(sed -n 's/^\([0-9]*\) (.*) \([A-WYa-wy]\) \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \3 \4/p' /proc/[0-9]*/stat 2>/dev/null)
   marked=$(unset FABRO_SCRIPT; grep -slF "FABRO_SCRIPT=$2" /proc/[0-9]*/environ)
   found=
-  known=" 1 "
+  orphans=" "
   # shellcheck disable=SC2086
   set -- "$1" $stats
   session=$1
   shift
   while [ $# -ge 3 ]; do
-    case $2 in
-      Z | X | x) known="$known$1 " ;;
-      *)
-        if [ "$3" = "$session" ]; then found="$found $1"; fi
-        if [ "$3" = 1 ]; then known="$known$1 "; fi
-        ;;
-    esac
+    if [ "$3" = "$session" ]; then found="$found $1"; fi
+    if [ "$2" = 1 ] && [ "$3" != 1 ]; then orphans="$orphans$1 "; fi
     shift 3
   done
   for pid in $marked; do
     pid=${pid#/proc/}
     found="$found ${pid%/environ}"
   done
-  if [ "$all" = 1 ] && ! others; then
-    for pid in /proc/[0-9]*; do
-      pid=${pid#/proc/}
-      case $known in *" $pid "*) ;; *) found="$found $pid" ;; esac
-    done
+  if [ "$all" = 1 ] && [ "$orphans" != " " ] && ! others; then
+    add_descendants
+    found="$found $orphans"
   fi
   left=
   for pid in $found; do
     if [ "$pid" != $$ ] && [ "$pid" != "$keep" ] && [ -d "/proc/$pid" ]; then left="$left $pid"; fi
+  done
+}
+
+# Adds the descendants of $orphans, of the processes in $stats.
+add_descendants() {
+  before=
+  while [ "$before" != "$orphans" ]; do
+    before=$orphans
+    # shellcheck disable=SC2086
+    set -- $stats
+    while [ $# -ge 3 ]; do
+      case $orphans in
+        *" $1 "*) ;;
+        *" $2 "*) orphans="$orphans$1 " ;;
+      esac
+      shift 3
+    done
   done
 }
 

@@ -35,14 +35,14 @@ pub(super) fn encoded(program: &[u8]) -> Vec<u8> {
 
 /// Where programs of a run keep what they know of each other.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ProgramDir {
     /// The directory.
     pub(super) base: String,
     /// Every process there belongs to the run.
     pub(super) is_own: bool,
 }
 
-impl Place {
+impl ProgramDir {
     /// A program that others know of while it runs.
     pub(super) fn program(&self, id: &str, body: &str) -> String {
         let [head, tail] = self.around(id);
@@ -79,11 +79,12 @@ impl Script<'_> {
         self.text.len() > ARGUMENT_BYTES
     }
 
-    /// The program that runs it, ends what it leaves, and records its exit code where that is not 0.
+    /// The program that runs it, ends what it leaves, and records its exit code: the connection may end before it arrives.
+    /// [`forget`] or [`status`] removes the record.
     pub(super) fn program(&self) -> String {
         let mut text = String::from("trap : TERM HUP INT\n");
         text.push_str(if self.is_long() {
-            "cat >\"$dir/script\" || exit 125\n"
+            "cat >\"$dir/script\" || end 125\n"
         } else {
             "exec </dev/null\n"
         });
@@ -118,8 +119,8 @@ impl Script<'_> {
         text.push_str(&start);
         text.push_str(
             "\n)\ncode=$?\nend_left $$ \"$id\"\n\
-             if [ \"$code\" = 0 ]; then end 0; fi\n\
-             [ -e \"$dir/status\" ] || echo \"$code\" >\"$dir/status\"\nexit \"$code\"",
+             [ -e \"$dir/status\" ] || echo \"$code\" >\"$dir/status\"\n\
+             [ \"$code\" != 0 ] || rm -f \"$dir/pid\" \"$dir/script\"\nexit \"$code\"",
         );
         text
     }
@@ -149,11 +150,56 @@ pub(super) const KILL_ALL: &str = "for other in \"$base\"/*; do\n\
     if { read -r pid <\"$other/pid\"; } 2>/dev/null; then kill_left \"$pid\" \"${other##*/}\"; fi\n\
     rm -rf \"$other\"\ndone\n";
 
-/// Prints what is known of a script whose client has ended: its exit code, `running`, or nothing.
+/// Prints what is known of a script whose client has ended: its exit code, `running`, `killed`, or nothing.
 pub(super) fn status(id: &str) -> String {
     format!(
         "other=$base/{id}\nif {{ read -r code <\"$other/status\"; }} 2>/dev/null; then\n\
          echo \"$code\"; rm -rf \"$other\"\n\
-         elif {{ read -r pid <\"$other/pid\"; }} 2>/dev/null && [ -d \"/proc/$pid\" ]; then echo running\nfi"
+         elif {{ read -r pid <\"$other/pid\"; }} 2>/dev/null; then\n\
+         if [ -d \"/proc/$pid\" ]; then echo running; else echo killed; fi\nfi"
     )
+}
+
+/// Removes the records of scripts that have succeeded.
+pub(super) fn forget(ids: &[String]) -> String {
+    let mut text = String::new();
+    for id in ids {
+        let _ = writeln!(text, "rm -rf \"$base/{id}\"");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::call::at_once;
+
+    /// The connection may end before the exit code arrives, so it is recorded, also where it is 0.
+    #[test]
+    fn an_exit_code_is_known_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("base").display().to_string();
+        let place = ProgramDir { base, is_own: false };
+        let shell = |id: &str, body: &str| {
+            let mut shell = std::process::Command::new("sh");
+            let program = place.program(id, body);
+            let output = at_once(shell.args(["-c", BOOT]), program.as_bytes()).unwrap();
+            let text = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+            (output.status.code(), text)
+        };
+        let run = |id: &str, text: &str| {
+            let cwd = dir.path().to_str().unwrap();
+            let script =
+                Script { text, language: Language::Shell, cwd, env: &[], is_merged: false };
+            shell(id, &script.program()).0
+        };
+        let known = |id: &str| shell("asks", &status(id)).1;
+        assert_eq!((run("a", "exit 0"), known("a")), (Some(0), "0".to_owned()));
+        assert_eq!((run("b", "exit 7"), known("b")), (Some(7), "7".to_owned()));
+        assert_eq!((run("c", "kill -9 $PPID"), known("c")), (None, "killed".to_owned()));
+        assert_eq!(known("never started"), "");
+        assert_eq!(run("d", "true"), Some(0));
+        shell("forgets", &forget(&["c".to_owned(), "d".to_owned()]));
+        assert_eq!(std::fs::read_dir(&place.base).unwrap().count(), 0);
+    }
 }

@@ -1,9 +1,7 @@
 //! A script on the other side, from its start to its end.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{self, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
@@ -19,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{Called, Feed, call, send, up_to};
 use super::program::{self, Script, encoded, quote};
-use super::sync::{self, Difference, Known, LIST_BYTES, Name, Taking, Tree};
+use super::sync::{self, LIST_BYTES};
 use super::{Engine, Remote, Root, ssh_dir};
 use crate::ends::Ends;
 use crate::group::Group;
@@ -33,6 +31,9 @@ const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// How much a program of ours may print.
 const SMALL: u64 = 64 << 10;
+
+/// The exit code of a program of ours that could not do what it was for.
+pub(super) const FAILED: i32 = 125;
 
 /// Variables of scripts that name directories of this machine.
 const NEAR_ONLY: [&str; 2] = ["FABRO_RUN_DIR", "FABRO_STAGE_DIR"];
@@ -48,13 +49,11 @@ impl Remote {
     /// running there is killed.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), SandboxError> {
         let remote = Arc::clone(self);
-        let started = spawn_blocking(move || match &remote.engine {
-            Engine::Docker(docker) => docker.start(),
+        let started = blocking(move || match &remote.engine {
+            Engine::Docker(docker) => remote.start_container(docker),
             Engine::Ssh(ssh) => ssh.connect(),
         });
-        started
-            .await
-            .unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+        started.await?;
         let far = self.make_root().await?;
         self.set_up(far);
         let unusable = |error: ExecError| SandboxError::Unusable {
@@ -71,12 +70,17 @@ impl Remote {
     }
 
     /// Makes the directory of the run there, and returns its path.
-    async fn make_root(&self) -> Result<String, SandboxError> {
+    async fn make_root(self: &Arc<Self>) -> Result<String, SandboxError> {
         let near = self.work_dir.to_string_lossy().into_owned();
         let dir = match &self.engine {
             Engine::Docker(docker) if !docker.settings().copy => return Ok(near),
-            Engine::Docker(docker) => {
-                docker.make_directory(&near)?;
+            Engine::Docker(_) => {
+                let (remote, dir) = (Arc::clone(self), near.clone());
+                let made = blocking(move || match &remote.engine {
+                    Engine::Docker(docker) => docker.make_directory(&dir),
+                    Engine::Ssh(_) => Ok(()),
+                });
+                made.await?;
                 near
             }
             Engine::Ssh(ssh) => format!("{}/work", ssh_dir(ssh, &self.run)),
@@ -98,44 +102,69 @@ impl Remote {
 
     /// Runs a program that others know of, and returns what it printed.
     async fn call_registered(&self, body: &str, feed: Option<Feed>) -> Result<Vec<u8>, ExecError> {
-        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
-        let text = place.program(&self.new_id(), body);
+        let [head, tail] = self.around(&self.new_id())?;
+        let text = [&head, body, &tail].concat();
         let called = call(self.shell(), text.as_bytes(), feed, up_to(LIST_BYTES)).await;
         self.done(called)
     }
 
-    fn done<T>(&self, called: io::Result<Called<T>>) -> Result<T, ExecError> {
+    /// What stands before a program and behind it.
+    pub(super) fn around(&self, id: &str) -> Result<[String; 2], ExecError> {
+        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
+        let [mut head, tail] = place.around(id);
+        let done = std::mem::take(&mut *self.succeeded());
+        head.push_str(&program::forget(&done));
+        Ok([head, tail])
+    }
+
+    fn succeeded(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.succeeded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn done<T>(&self, called: io::Result<Called<T>>) -> Result<T, ExecError> {
         let called = called.map_err(|error| self.lost(&error.to_string()))?;
         if called.status.success() {
             return Ok(called.output);
         }
         let last = called.message.lines().next_back().map(str::to_owned);
-        Err(self.lost(&last.unwrap_or_else(|| called.status.to_string())))
+        let message = last.unwrap_or_else(|| called.status.to_string());
+        if called.status.code() == Some(FAILED) {
+            return Err(self.failed(&message));
+        }
+        Err(self.lost(&message))
+    }
+
+    /// The other side is there, and cannot do it.
+    pub(super) fn failed(&self, message: &str) -> ExecError {
+        ExecError::Lost { place: self.describe(), message: message.to_owned() }
     }
 
     /// The other side does not do what it is asked: it has to be started again.
     fn lost(&self, message: &str) -> ExecError {
         self.is_down.store(true, Ordering::Relaxed);
-        ExecError::Lost { place: self.describe(), message: message.to_owned() }
+        self.failed(message)
     }
 
-    /// Starts the other side again after it was lost, and ends what still runs there.
+    /// Starts the other side again after it was lost, and ends what still runs there. Scripts that can still be reached
+    /// continue.
     async fn recover(self: &Arc<Self>) -> Result<(), ExecError> {
+        let _one = self.recovery.lock().await;
         if self.is_down.load(Ordering::Relaxed) {
             let remote = Arc::clone(self);
-            let started = spawn_blocking(move || match &remote.engine {
-                Engine::Docker(docker) if docker.runs() => Ok(()),
-                Engine::Docker(docker) => docker.start(),
-                Engine::Ssh(ssh) => ssh.connect(),
+            let restarted = blocking(move || match &remote.engine {
+                Engine::Docker(docker) if docker.runs() => Ok(false),
+                Engine::Docker(docker) => remote.start_container(docker).map(|()| true),
+                Engine::Ssh(ssh) if ssh.is_connected() => Ok(false),
+                Engine::Ssh(ssh) => ssh.connect().map(|()| false),
             });
-            let started = started.await;
-            let started =
-                started.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
-            started.map_err(|error| self.lost(&error.to_string()))?;
+            let restarted = restarted.await.map_err(|error| self.lost(&error.to_string()))?;
             self.make_root().await.map_err(|error| self.lost(&error.to_string()))?;
-            let roots = self.roots.read().unwrap_or_else(PoisonError::into_inner).clone();
-            for root in roots {
-                *root.known.lock().await = None;
+            if restarted {
+                // No script is left that could have changed a copy, and the container may be a new one.
+                let roots = self.roots.read().unwrap_or_else(PoisonError::into_inner).clone();
+                for root in roots {
+                    *root.state.lock().await = None;
+                }
             }
             self.is_down.store(false, Ordering::Relaxed);
         }
@@ -239,17 +268,15 @@ impl Remote {
                 env.push((name.clone(), shown(value)));
             }
         }
-        if self.copies() {
-            self.push(&root).await?;
-        }
+        let mark = if self.copies() { Some(self.push(&root).await?) } else { None };
         self.bring_files(&root, files).await?;
         let id = self.new_id();
         let script =
             Script { text: &text, language: request.language, cwd: &cwd, env: &env, is_merged };
-        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
-        let mut input = encoded(place.program(&id, &script.program()).as_bytes());
+        let [head, tail] = self.around(&id)?;
+        let mut input = encoded([&head, &*script.program(), &tail].concat().as_bytes());
         input.extend_from_slice(script.input().as_bytes());
-        Ok(Prepared { root, id, input })
+        Ok(Prepared { root, id, input, mark })
     }
 
     /// Copies values and artifacts into `.fabro` of the other side, anew for each script.
@@ -261,7 +288,10 @@ impl Remote {
         if files.is_empty() {
             return Ok(());
         }
-        let body = format!("mkdir -p {0}/.fabro && cd {0}/.fabro && tar -xof -", quote(&root.far));
+        let body = format!(
+            "mkdir -p {0}/.fabro && cd {0}/.fabro && tar -xof - || end {FAILED}",
+            quote(&root.far)
+        );
         let feed: Feed = Box::new(move |out| sync::pack_files(&files, out));
         self.call_registered(&body, Some(feed)).await.map(drop)
     }
@@ -295,7 +325,10 @@ impl Remote {
         let ended = self.watch(client, prepared, &request.cancel, drains).await?;
         let exit = match ended {
             Ended::Canceled => Ok(Exit::Canceled),
-            Ended::Status(status) if status.success() => Ok(Exit::Code(0)),
+            Ended::Status(status) if status.success() => {
+                self.succeeded().push(prepared.id.clone());
+                Ok(Exit::Code(0))
+            }
             Ended::Status(status) => self.exit(request, prepared, status.code()).await,
         };
         running.is_over = true;
@@ -303,8 +336,8 @@ impl Remote {
             self.lost_scripts().insert(prepared.id.clone());
             return exit;
         }
-        if self.copies() {
-            self.pull(&prepared.root).await?;
+        if let Some(mark) = &prepared.mark {
+            self.pull(&prepared.root, mark).await?;
         }
         exit
     }
@@ -316,17 +349,23 @@ impl Remote {
         prepared: &Prepared,
         code: Option<i32>,
     ) -> Result<Exit, ExecError> {
+        // The code of a client whose program has sent none.
+        let without = if matches!(self.engine, Engine::Ssh(_)) { 255 } else { 137 };
         let known = self.call_registered(&program::status(&prepared.id), None).await?;
         match String::from_utf8_lossy(&known).trim() {
             "cwd" => Err(ExecError::WorkingDirectory(request.cwd.to_owned())),
             "missing" => Err(ExecError::Missing("python3".to_owned())),
             "running" => Err(self.lost("the connection to a script ended before the script")),
             // It has killed the shell that ran it.
-            "" => {
+            "killed" => {
                 self.call_registered(&program::kill(&prepared.id), None).await?;
-                let is_ssh = matches!(self.engine, Engine::Ssh(_));
-                Ok(Exit::Code(code.filter(|code| !(is_ssh && *code == 255)).unwrap_or(137)))
+                Ok(Exit::Code(code.filter(|code| *code != without).unwrap_or(137)))
             }
+            // It has removed the record itself; else it was not started, or the record was lost with its container.
+            "" => match code.filter(|code| *code != without) {
+                Some(code) => Ok(Exit::Code(code)),
+                None => Err(self.lost("how a script ended is not known")),
+            },
             code => {
                 let broken = || self.lost("the exit code of a script is damaged");
                 Ok(Exit::Code(code.parse().map_err(|_| broken())?))
@@ -403,138 +442,6 @@ impl Remote {
         }
         Ok(Ended::Canceled)
     }
-
-    /// Makes the copy equal to the working directory.
-    async fn push(&self, root: &Arc<Root>) -> Result<(), ExecError> {
-        let mut known = root.known.lock().await;
-        let is_beginning = known.is_none();
-        if is_beginning {
-            let make = format!("mkdir -p {0} && cd {0} || exit 125\n", quote(&root.far));
-            let program = [make.as_bytes(), &sync::list_program(&self.rules)].concat();
-            let far = self.list(program, None).await?;
-            *known = Some(Known::beginning(far));
-        }
-        let Some(state) = known.as_mut() else { return Ok(()) };
-        let now = self.scan(root).await?;
-        let change = state.to_push(&now, is_beginning);
-        if !change.is_empty() {
-            let mut program = format!("cd {} || exit 125\n", quote(&root.far)).into_bytes();
-            program.extend(sync::removal(&change.removed));
-            program.extend_from_slice(b"tar -xpof - || exit 125\n");
-            program.extend(sync::list_program(&self.rules));
-            let near = root.near.clone();
-            let tree = now.clone();
-            let names = change.put.clone();
-            let feed: Feed = Box::new(move |out| sync::pack(&near, &tree, &names, out));
-            match self.list(program, Some(feed)).await {
-                Ok(far) if is_beginning => state.set_far(far),
-                Ok(far) => state.note_pushed(&change, far),
-                Err(error) => {
-                    // How much of it has arrived is not known.
-                    *known = None;
-                    return Err(error);
-                }
-            }
-        }
-        state.set_near(now);
-        Ok(())
-    }
-
-    async fn list(&self, program: Vec<u8>, feed: Option<Feed>) -> Result<Tree, ExecError> {
-        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
-        let [head, tail] = place.around(&self.new_id());
-        let program = [head.as_bytes(), &program, tail.as_bytes()].concat();
-        let called = call(self.shell(), &program, feed, up_to(LIST_BYTES)).await;
-        let text = self.done(called)?;
-        sync::parse_list(&text).map_err(|error| ExecError::Workspace(error.to_string()))
-    }
-
-    async fn scan(&self, root: &Root) -> Result<Tree, ExecError> {
-        let (near, rules) = (root.near.clone(), self.rules.clone());
-        let scanned = blocking(move || sync::scan(&near, &rules)).await;
-        scanned.map_err(|error| ExecError::Workspace(format!("{}: {error}", root.near.display())))
-    }
-
-    /// Brings back what has changed in the copy.
-    async fn pull(&self, root: &Arc<Root>) -> Result<(), ExecError> {
-        let mut known = root.known.lock().await;
-        let Some(state) = known.as_mut() else { return Ok(()) };
-        let cd = format!("cd {} || exit 125\n", quote(&root.far));
-        let far =
-            self.list([cd.as_bytes(), &sync::list_program(&self.rules)].concat(), None).await?;
-        let change = state.to_pull(&far, &self.rules);
-        if change.is_empty() {
-            state.set_far(far);
-            return Ok(());
-        }
-        let near = root.near.clone();
-        let limit = self.copy_limit;
-        let failed = |error: &io::Error| ExecError::Workspace(error.to_string());
-        let taken = (far, change);
-        let (taken, wanted) = blocking(move || {
-            let taking = Taking { root: &near, far: &taken.0, change: &taken.1 };
-            let (wanted, bytes) = (taking.wanted(), taking.bytes());
-            if bytes > limit {
-                return Err(io::Error::other(format!(
-                    "the script has left {bytes} bytes to copy back, and `copy_limit` is {limit}"
-                )));
-            }
-            taking.prepare()?;
-            Ok((taken, wanted))
-        })
-        .await
-        .map_err(|error| failed(&error))?;
-        let taken = if wanted.is_empty() { taken } else { self.fetch(root, taken, wanted).await? };
-        let near = root.near.clone();
-        let mut tree = state.take_near();
-        let (taken, tree) = blocking(move || {
-            Taking { root: &near, far: &taken.0, change: &taken.1 }.note(&mut tree);
-            (taken, tree)
-        })
-        .await;
-        state.set_near(tree);
-        state.set_far(taken.0);
-        Ok(())
-    }
-
-    async fn fetch(
-        &self,
-        root: &Root,
-        taken: (Tree, Difference),
-        wanted: Vec<Name>,
-    ) -> Result<(Tree, Difference), ExecError> {
-        let Some(place) = self.place.get() else { return Err(self.lost("it was not started")) };
-        // What has gone since is missing in the archive.
-        let body = format!(
-            "cd {} || exit 125\n\
-             if tar --version 2>/dev/null | grep -q GNU; then\n\
-             xargs -0 tar --hard-dereference -cf - 2>/dev/null\n\
-             else\nxargs -0 tar -cf - 2>/dev/null\nfi",
-            quote(&root.far)
-        );
-        let [head, tail] = place.around(&self.new_id());
-        let program = [&head, &*body, &tail].concat();
-        let feed: Feed = Box::new(move |out| {
-            let mut out = io::BufWriter::new(out);
-            for name in wanted {
-                out.write_all(b"./")?;
-                out.write_all(OsStr::from_bytes(&name).as_bytes())?;
-                out.write_all(b"\0")?;
-            }
-            out.flush()
-        });
-        let (near, limit) = (root.near.clone(), self.copy_limit);
-        let called = call(self.shell(), program.as_bytes(), Some(feed), move |mut output| {
-            let (mut far, change) = taken;
-            let unpacked =
-                Taking { root: &near, far: &far, change: &change }.unpack(&mut output, limit);
-            let _ = io::copy(&mut output, &mut io::sink());
-            sync::mark_missing(&mut far, &unpacked?);
-            io::Result::Ok((far, change))
-        })
-        .await;
-        self.done(called)?.map_err(|error| ExecError::Workspace(error.to_string()))
-    }
 }
 
 /// A script that is ready to be started.
@@ -543,6 +450,8 @@ struct Prepared {
     id: String,
     /// What the shell there reads.
     input: Vec<u8>,
+    /// The mark of the copy that it runs in.
+    mark: Option<String>,
 }
 
 /// The program of this machine that runs it.
@@ -569,7 +478,7 @@ impl Drop for Running<'_> {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let done = spawn_blocking(work).await;
     done.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
 }

@@ -90,17 +90,19 @@ impl Shown {
     }
 
     /// Puts `far`, which is `.fabro` on the other side, in the place of the files below these directories that a text
-    /// names, and finds those that it names so already. The rest of the text is changed by `between`.
+    /// names, and finds those that it names so already. The rest of the text is changed by `between`, and so are names of
+    /// files that the other side has itself.
     pub(super) fn text(
         &self,
         text: &str,
         dirs: &[PathBuf],
         far: &str,
+        is_there: impl Fn(&Path) -> bool,
         between: impl Fn(&str) -> String,
     ) -> Text {
         let mut done = Text::default();
         let mut rest = text;
-        while let Some((at, path, length)) = first_file(rest, dirs) {
+        while let Some((at, path, length)) = first_file(rest, dirs, &is_there) {
             let name = self.name(&path);
             done.text.push_str(&between(&rest[..at]));
             done.text.push_str(far);
@@ -168,8 +170,13 @@ fn is_value(name: &str) -> bool {
         .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The first file below these directories that a text names: where, which, and how long its name is there.
-fn first_file(text: &str, dirs: &[PathBuf]) -> Option<(usize, PathBuf, usize)> {
+/// The first file below these directories that a text names and the other side does not have: where, which, and how long
+/// its name is there.
+fn first_file(
+    text: &str,
+    dirs: &[PathBuf],
+    is_there: impl Fn(&Path) -> bool,
+) -> Option<(usize, PathBuf, usize)> {
     let starts = dirs.iter().filter_map(|dir| dir.to_str()).flat_map(|dir| {
         let all = text.match_indices(dir).map(|(at, _)| at);
         all.filter(move |at| text[at + dir.len()..].starts_with('/')).map(move |at| (at, dir))
@@ -178,7 +185,7 @@ fn first_file(text: &str, dirs: &[PathBuf]) -> Option<(usize, PathBuf, usize)> {
     starts.sort_by_key(|(at, dir)| (*at, usize::MAX - dir.len()));
     starts.into_iter().find_map(|(at, dir)| {
         let line = text[at..].lines().next()?;
-        let (path, length) = longest_file(line, dir)?;
+        let (path, length) = longest_file(line, dir).filter(|(path, _)| !is_there(path))?;
         Some((at, path, length))
     })
 }
@@ -251,7 +258,13 @@ mod tests {
         let shown = Shown::new(&path("state"));
         let check = |text: &str, expected: &str| {
             let text = text.replace("DIR", place.path().to_str().unwrap());
-            let found = shown.text(&text, &dirs, "/w/.fabro", str::to_owned);
+            let found = shown.text(
+                &text,
+                &dirs,
+                "/w/.fabro",
+                |path| path.ends_with("b/own"),
+                str::to_owned,
+            );
             let names: Vec<&str> = found.files.keys().map(String::as_str).collect();
             let line = format!("{} | {}", found.text, names.join(" "));
             let line = line.replace(place.path().to_str().unwrap(), "DIR").replace(&value, "V");
@@ -269,6 +282,8 @@ mod tests {
             "cat DIR/files/a/my shot.png twice",
             "cat /w/.fabro/artifacts/my shot.png twice | artifacts/my shot.png",
         );
+        std::fs::write(path("files/b/own"), "x").unwrap();
+        check("echo DIR/files/b/own", "echo DIR/files/b/own | ");
         let hashed = shown.name(&path("files/b/report.xml"));
         assert!(hashed.starts_with("artifacts/report-"), "{hashed}");
         check("DIR/files/b/report.xml", &format!("/w/.fabro/{hashed} | {hashed}"));

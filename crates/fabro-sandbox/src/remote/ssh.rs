@@ -125,6 +125,14 @@ impl Ssh {
         command
     }
 
+    /// Whether the connection that programs share is there.
+    pub(super) fn is_connected(&self) -> bool {
+        let mut command = self.ssh();
+        command.args(["-O", "check", "--", &self.settings.host]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.socket.exists() && command.status().is_ok_and(|status| status.success())
+    }
+
     /// Opens the connection that programs share. One that an earlier driver has left is closed.
     pub(super) fn connect(&self) -> Result<(), SandboxError> {
         self.disconnect();

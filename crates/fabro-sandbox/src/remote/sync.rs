@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 
 use super::tar::{self, Header, Kind};
 use crate::files::beneath;
@@ -32,6 +33,9 @@ pub(super) const EXCLUDED: [&str; 14] = [
     ".gradle",
 ];
 
+/// A directory with such a file is a store of runs, which is not copied in either direction.
+const STORE_FILE: &str = "fabro.db";
+
 /// The most files and directories of a working directory that is copied.
 const MOST: usize = 1_000_000;
 
@@ -50,12 +54,12 @@ pub(super) struct Stamp {
     /// In seconds.
     pub(super) mtime: u64,
     /// The times in full, and the inode.
-    detail: String,
+    pub(super) detail: String,
 }
 
 impl Stamp {
     /// Whether a file of the other side is taken to be the same: size, mode, and time to the second.
-    fn equals(&self, other: &Self) -> bool {
+    pub(super) fn equals(&self, other: &Self) -> bool {
         let is_same =
             self.kind == other.kind && (self.mode == other.mode || self.kind == Kind::Link);
         match self.kind {
@@ -75,21 +79,32 @@ pub(super) type Tree = BTreeMap<Name, Stamp>;
 pub(super) struct Rules {
     /// Names of files and directories.
     pub(super) exclude: Vec<String>,
-    /// Directories of this machine.
+    /// Files and directories of this machine that scripts neither see nor change.
     pub(super) hidden: Vec<PathBuf>,
     /// Whether `.git` is copied back.
     pub(super) write_git: bool,
 }
 
 impl Rules {
-    fn excludes(&self, name: &OsStr) -> bool {
+    pub(super) fn excludes(&self, name: &OsStr) -> bool {
         self.exclude.iter().any(|it| OsStr::new(it) == name)
     }
 
-    /// Whether what a script did there comes back: not to what other programs obey.
-    fn comes_back(&self, name: &[u8]) -> bool {
+    /// Whether what a script did there comes back: not to what other programs obey, and not to what is hidden from it.
+    pub(super) fn comes_back(&self, name: &[u8], hidden: &[Name]) -> bool {
         let mut parts = name.split(|byte| *byte == b'/');
+        let is_hidden = |it: &Name| {
+            name.strip_prefix(&**it).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
         !parts.any(|part| part == b".fabro" || (part == b".git" && !self.write_git))
+            && !hidden.iter().any(is_hidden)
+    }
+
+    /// What is hidden in a directory, relative to it.
+    pub(super) fn hidden_in(&self, root: &Path) -> Vec<Name> {
+        let below = self.hidden.iter().filter_map(|path| path.strip_prefix(root).ok());
+        let below = below.map(|path| path.as_os_str().as_bytes().to_owned());
+        below.filter(|name| !name.is_empty()).collect()
     }
 }
 
@@ -99,18 +114,26 @@ pub(super) fn scan(root: &Path, rules: &Rules) -> io::Result<Tree> {
     let mut open = vec![PathBuf::new()];
     while let Some(dir) = open.pop() {
         let entries = match fs::read_dir(root.join(&dir)) {
-            // One that has just gone, or that the user cannot read either.
-            Err(_) if !dir.as_os_str().is_empty() => continue,
-            entries => entries?,
+            Err(error) if !dir.as_os_str().is_empty() && has_gone(&error) => continue,
+            entries => entries.map_err(|error| at(dir.as_os_str().as_bytes(), &error))?,
         };
-        for entry in entries.flatten() {
+        let entries: io::Result<Vec<fs::DirEntry>> = entries.collect();
+        let entries = entries.map_err(|error| at(dir.as_os_str().as_bytes(), &error))?;
+        if !dir.as_os_str().is_empty() && entries.iter().any(|it| it.file_name() == STORE_FILE) {
+            tree.remove(dir.as_os_str().as_bytes());
+            continue;
+        }
+        for entry in entries {
             let path = dir.join(entry.file_name());
             let is_own = dir == Path::new(".fabro") && is_own_name(&entry.file_name());
             if is_own || rules.excludes(&entry.file_name()) {
                 continue;
             }
             let whole = root.join(&path);
-            let Ok(found) = fs::symlink_metadata(&whole) else { continue };
+            let found = match fs::symlink_metadata(&whole) {
+                Err(error) if has_gone(&error) => continue,
+                found => found.map_err(|error| at(path.as_os_str().as_bytes(), &error))?,
+            };
             if rules.hidden.contains(&whole) {
                 continue;
             }
@@ -130,9 +153,20 @@ pub(super) fn scan(root: &Path, rules: &Rules) -> io::Result<Tree> {
     Ok(tree)
 }
 
-/// Names in `.fabro` that belong to fabro on the other side.
-fn is_own_name(name: &OsStr) -> bool {
-    ["run", "blobs", "artifacts"].iter().any(|own| OsStr::new(own) == name)
+/// Whether an error means that something has just gone, or been replaced by a link, or that the user cannot read it
+/// either. After any other error it may still be there.
+fn has_gone(error: &io::Error) -> bool {
+    let gone = [ErrorKind::NotFound, ErrorKind::PermissionDenied, ErrorKind::NotADirectory];
+    let replaced = [Errno::LOOP, Errno::XDEV].map(Errno::raw_os_error);
+    gone.contains(&error.kind()) || error.raw_os_error().is_some_and(|it| replaced.contains(&it))
+}
+
+/// Names in `.fabro` that belong to fabro on the other side: its programs, values and artifacts.
+pub(super) const OWN_NAMES: [&str; 3] = ["run", "blobs", "artifacts"];
+
+/// Whether a name in `.fabro` is one of them.
+pub(super) fn is_own_name(name: &OsStr) -> bool {
+    OWN_NAMES.iter().any(|own| OsStr::new(own) == name)
 }
 
 fn stamp(found: &fs::Metadata) -> Stamp {
@@ -155,7 +189,7 @@ fn stamp(found: &fs::Metadata) -> Stamp {
 }
 
 /// The detail of a stamp of what has not been brought back: it is equal to no other.
-const NOT_COPIED: &str = "not copied";
+pub(super) const NOT_COPIED: &str = "not copied";
 
 /// Marks what was asked for and did not come: it is asked for again, or removed here once it is gone there.
 pub(super) fn mark_missing(far: &mut Tree, missing: &BTreeSet<Name>) {
@@ -191,17 +225,26 @@ done
 /// all of it could be read.
 ///
 /// The `find` of others than GNU fails when a directory vanishes while it reads, so that the list is made again.
-pub(super) fn list_program(rules: &Rules) -> Vec<u8> {
-    let mut prune =
-        String::from("-path ./.fabro/run -o -path ./.fabro/blobs -o -path ./.fabro/artifacts");
-    for name in &rules.exclude {
-        // In a pattern of `find` some characters are special.
-        let escaped: String = name
+pub(super) fn list_program(rules: &Rules, root: &Path) -> Vec<u8> {
+    // In a pattern of `find` some characters are special.
+    let pattern = |name: &str| {
+        let escaped = name
             .chars()
-            .flat_map(|it| "*?[]\\".contains(it).then_some('\\').into_iter().chain([it]))
-            .collect();
+            .flat_map(|it| "*?[]\\".contains(it).then_some('\\').into_iter().chain([it]));
+        super::program::quote(&escaped.collect::<String>())
+    };
+    let own = OWN_NAMES.map(|name| format!("-path ./.fabro/{name}"));
+    let mut prune = own.join(" -o ");
+    for name in &rules.exclude {
         prune.push_str(" -o -name ");
-        prune.push_str(&super::program::quote(&escaped));
+        prune.push_str(&pattern(name));
+    }
+    for name in rules.hidden_in(root) {
+        // A name that is no text is refused when it comes back.
+        if let Ok(name) = str::from_utf8(&name) {
+            prune.push_str(" -o -path ");
+            prune.push_str(&pattern(&format!("./{name}")));
+        }
     }
     format!(
         "if find . -ignore_readdir_race -prune -printf x >/dev/null 2>&1; then\n\
@@ -302,11 +345,34 @@ pub(super) struct Difference {
 }
 
 impl Difference {
+    /// Leaves out what is in a store of runs of this machine, or is one.
+    pub(super) fn retain_outside_of_stores(&mut self, root: &Path) {
+        let mut known = BTreeMap::new();
+        let mut is_store = |name: &[u8]| {
+            let path = Path::new(OsStr::from_bytes(name));
+            let mut dirs = path.ancestors().filter(|dir| !dir.as_os_str().is_empty());
+            dirs.any(|dir| {
+                let is_store = || fs::symlink_metadata(root.join(dir).join(STORE_FILE)).is_ok();
+                *known.entry(dir.to_owned()).or_insert_with(is_store)
+            })
+        };
+        self.put.retain(|name| !is_store(name));
+        self.removed.retain(|name| !is_store(name));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.put.is_empty() && self.removed.is_empty()
     }
 
-    fn between(old: &Tree, new: &Tree, is_same: impl Fn(&Stamp, &Stamp) -> bool) -> Self {
+    pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
+        self.removed.iter().chain(&self.put)
+    }
+
+    pub(super) fn between(
+        old: &Tree,
+        new: &Tree,
+        is_same: impl Fn(&Stamp, &Stamp) -> bool,
+    ) -> Self {
         let put = new
             .iter()
             .filter(|(name, stamp)| !old.get(*name).is_some_and(|old| is_same(old, stamp)));
@@ -316,59 +382,6 @@ impl Difference {
         Self {
             put: put.map(|(name, _)| name.clone()).collect(),
             removed: removed.rev().map(|(name, _)| name.clone()).collect(),
-        }
-    }
-}
-
-/// A working directory and its copy, as they were when they were equal.
-#[derive(Debug, Default)]
-pub(super) struct Known {
-    near: Tree,
-    far: Tree,
-}
-
-impl Known {
-    /// The two at the beginning: what the other side has already need not be copied.
-    pub(super) fn beginning(far: Tree) -> Self {
-        Self { near: Tree::new(), far }
-    }
-
-    /// What has changed here since, or differs at the beginning.
-    pub(super) fn to_push(&self, now: &Tree, is_beginning: bool) -> Difference {
-        if is_beginning {
-            return Difference::between(&self.far, now, Stamp::equals);
-        }
-        Difference::between(&self.near, now, |old, new| old == new)
-    }
-
-    /// What has changed there since.
-    pub(super) fn to_pull(&self, now: &Tree, rules: &Rules) -> Difference {
-        let mut change = Difference::between(&self.far, now, |old, new| old == new);
-        change.put.retain(|name| rules.comes_back(name));
-        change.removed.retain(|name| rules.comes_back(name));
-        change
-    }
-
-    pub(super) fn take_near(&mut self) -> Tree {
-        std::mem::take(&mut self.near)
-    }
-
-    pub(super) fn set_near(&mut self, near: Tree) {
-        self.near = near;
-    }
-
-    pub(super) fn set_far(&mut self, far: Tree) {
-        self.far = far;
-    }
-
-    /// What the other side has after it was changed so. What else differs there is of a script that runs, and is
-    /// brought back when that has ended.
-    pub(super) fn note_pushed(&mut self, change: &Difference, mut far: Tree) {
-        for name in change.removed.iter().chain(&change.put) {
-            match far.remove(name) {
-                Some(stamp) => self.far.insert(name.clone(), stamp),
-                None => self.far.remove(name),
-            };
         }
     }
 }
@@ -389,7 +402,7 @@ pub(super) fn removal(names: &[Name]) -> Vec<u8> {
             }
             text.push(b'\'');
         }
-        text.push(b'\n');
+        text.extend_from_slice(b" || end 125\n");
     }
     text
 }
@@ -409,11 +422,22 @@ pub(super) fn pack(
         let header = |target| Header { path: path_there, kind, mode, size, mtime, target };
         match kind {
             Kind::File => {
-                let Ok(file) = open_beneath(root, name) else { continue };
+                let file = match open_beneath(root, name) {
+                    Err(error) if has_gone(&error) || error.kind() == ErrorKind::InvalidInput => {
+                        continue;
+                    }
+                    file => file.map_err(|error| at(name, &error))?,
+                };
                 writer.add(&header(Vec::new()), file)?;
             }
             Kind::Link => {
-                let Ok(target) = link_beneath(root, name) else { continue };
+                let target = match link_beneath(root, name) {
+                    // It is no link any more.
+                    Err(error) if has_gone(&error) || error.kind() == ErrorKind::InvalidInput => {
+                        continue;
+                    }
+                    target => target.map_err(|error| at(name, &error))?,
+                };
                 let header = Header { size: 0, ..header(target) };
                 writer.add(&header, io::empty())?;
             }
@@ -466,24 +490,17 @@ pub(super) fn pack_files(files: &BTreeMap<String, PathBuf>, out: &mut dyn Write)
 }
 
 /// Takes over what has changed on the other side. Nothing outside of the directory is changed: no link is followed.
-pub(super) struct Taking<'a> {
+pub(super) struct Pull<'a> {
     pub(super) root: &'a Path,
     pub(super) far: &'a Tree,
     pub(super) change: &'a Difference,
 }
 
-impl Taking<'_> {
+impl Pull<'_> {
     /// Removes what is gone, and makes directories.
     pub(super) fn prepare(&self) -> io::Result<()> {
         for name in &self.change.removed {
-            let (dir, last) = split(name);
-            let Ok(parent) = beneath::directory(self.root, dir) else { continue };
-            let removed = match rustix::fs::unlinkat(&parent, last, AtFlags::empty()) {
-                Err(_) => rustix::fs::unlinkat(&parent, last, AtFlags::REMOVEDIR),
-                done => done,
-            };
-            // A directory stays that has in it what is not copied.
-            let _ = removed;
+            self.remove(name).map_err(|error| at(name, &error))?;
         }
         for name in &self.change.put {
             let Some(stamp) = self.far.get(name).filter(|it| it.kind == Kind::Directory) else {
@@ -492,6 +509,28 @@ impl Taking<'_> {
             self.make(name, stamp.mode).map_err(|error| at(name, &error))?;
         }
         Ok(())
+    }
+
+    fn remove(&self, name: &[u8]) -> io::Result<()> {
+        let (dir, last) = split(name);
+        let parent = match beneath::directory(self.root, dir).map_err(io::Error::from) {
+            Err(error) if has_gone(&error) => return Ok(()),
+            parent => parent?,
+        };
+        let remove = |flags| rustix::fs::unlinkat(&parent, last, flags);
+        let removed = match remove(AtFlags::empty()) {
+            // The second one is for systems that do not have the first.
+            Err(error @ (Errno::ISDIR | Errno::PERM)) => match remove(AtFlags::REMOVEDIR) {
+                Err(Errno::NOTDIR) => Err(error),
+                removed => removed,
+            },
+            removed => removed,
+        };
+        match removed {
+            // A directory stays that has in it what is not copied.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn make(&self, name: &[u8], mode: u32) -> io::Result<()> {
@@ -571,15 +610,14 @@ impl Taking<'_> {
         Ok(true)
     }
 
-    /// The tree here after it was taken over, as far as it comes from there.
-    pub(super) fn note(&self, near: &mut Tree) {
-        for name in self.change.removed.iter().chain(&self.change.put) {
+    /// What is here after it was taken over, as far as it comes from there.
+    pub(super) fn result(&self) -> Vec<(Name, Option<Stamp>)> {
+        let found = |name: &Name| {
             let path = self.root.join(OsStr::from_bytes(name));
-            match fs::symlink_metadata(path) {
-                Ok(found) => near.insert(name.clone(), stamp(&found)),
-                Err(_) => near.remove(name),
-            };
-        }
+            // What cannot be read is pushed again, or its absence is.
+            (name.clone(), fs::symlink_metadata(path).ok().map(|found| stamp(&found)))
+        };
+        self.change.names().map(found).collect()
     }
 }
 
@@ -590,7 +628,7 @@ fn write(parent: &OwnedFd, name: &Path, header: &Header, mut content: impl Read)
     let open = || rustix::fs::openat(parent, &*temporary, flags, Mode::from_raw_mode(0o600));
     let opened = match open() {
         // Of a driver that was killed.
-        Err(rustix::io::Errno::EXIST) => {
+        Err(Errno::EXIST) => {
             rustix::fs::unlinkat(parent, &*temporary, AtFlags::empty())?;
             open()?
         }
@@ -653,16 +691,24 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_come_is_asked_for_again_or_removed() {
-        let stamp = || parse_list(b"f 644 1 1.0 1.0 7 a\0end\0").unwrap();
-        let rules = Rules { exclude: Vec::new(), hidden: Vec::new(), write_git: false };
-        let mut state = Known::default();
-        let mut far = stamp();
-        let missing = far.keys().cloned().collect();
-        mark_missing(&mut far, &missing);
-        state.set_far(far);
-        assert_eq!(state.to_pull(&stamp(), &rules).put.len(), 1);
-        assert_eq!(state.to_pull(&Tree::new(), &rules).removed.len(), 1);
+    fn nothing_comes_back_to_what_is_hidden() {
+        let rules = Rules {
+            exclude: Vec::new(),
+            hidden: ["/w/my[store", "/w/sub/store", "/elsewhere", "/w"].map(PathBuf::from).to_vec(),
+            write_git: false,
+        };
+        let hidden = rules.hidden_in(Path::new("/w"));
+        let check = |name: &str, expected: bool| {
+            assert_eq!(rules.comes_back(name.as_bytes(), &hidden), expected, "{name}");
+        };
+        check("my[store", false);
+        check("my[store/fabro.db", false);
+        check("my[stores", true);
+        check("sub/store/runs/1", false);
+        check("sub", true);
+        check("elsewhere", true);
+        let program = String::from_utf8(list_program(&rules, Path::new("/w"))).unwrap();
+        assert!(program.contains(r"-path './my\[store'"), "{program}");
     }
 
     #[test]
@@ -670,7 +716,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "x").unwrap();
         let rules = Rules { exclude: Vec::new(), hidden: Vec::new(), write_git: false };
-        let program = String::from_utf8(list_program(&rules)).unwrap();
+        let program = String::from_utf8(list_program(&rules, dir.path())).unwrap();
         let list = |program: &str| {
             let mut shell = std::process::Command::new("sh");
             shell.arg("-c").arg(program).current_dir(dir.path()).output().unwrap().stdout

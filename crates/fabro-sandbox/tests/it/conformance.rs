@@ -74,9 +74,13 @@ impl Ground {
     }
 
     pub(crate) async fn ssh() -> Option<Self> {
+        Self::ssh_with(|_| {}).await
+    }
+
+    pub(crate) async fn ssh_with(change: impl FnOnce(&mut RemoteSettings)) -> Option<Self> {
         let server = Server::start()?;
         let engine = EngineSettings::Ssh(ssh_settings(&server));
-        Some(Self::remote(engine, |_| {}, Some(server)).await)
+        Some(Self::remote(engine, change, Some(server)).await)
     }
 
     async fn remote(
@@ -212,6 +216,17 @@ impl Ground {
         self.exec.run(Request { language, reads, ..request }).await.unwrap()
     }
 
+    pub(crate) async fn try_reading(
+        &self,
+        script: &str,
+        reads: &[PathBuf],
+    ) -> Result<Finished, ExecError> {
+        let cwd = self.path("work");
+        let logs = Keep::Logs { stdout: self.path("out.log"), stderr: self.path("err.log") };
+        let request = self.request(cwd.as_path(), script, logs);
+        self.exec.run(Request { reads, ..request }).await
+    }
+
     fn request<'a>(&'a self, cwd: &'a Path, script: &'a str, keep: Keep) -> Request<'a> {
         Request {
             script,
@@ -230,10 +245,19 @@ impl Ground {
         self.exec.run(self.request(&self.path("work"), script, logs)).await
     }
 
+    /// Without the logs of another script that runs.
+    pub(crate) async fn try_run_by(
+        &self,
+        exec: &dyn Exec,
+        script: &str,
+    ) -> Result<Finished, ExecError> {
+        let ends = Keep::Ends { head: 1_000, tail: 1_000 };
+        exec.run(self.request(&self.path("work"), script, ends)).await
+    }
+
     /// What the script prints on both streams, and its exit code, run by another driver.
     pub(crate) async fn output_by(&self, exec: &dyn Exec, script: &str) -> String {
-        let ends = Keep::Ends { head: 1_000, tail: 1_000 };
-        let finished = exec.run(self.request(&self.path("work"), script, ends)).await.unwrap();
+        let finished = self.try_run_by(exec, script).await.unwrap();
         let Captured::Text(text) = finished.stdout else { panic!("large output") };
         format!("{text}\n{:?}", finished.exit)
     }

@@ -44,6 +44,8 @@ for_copies! {
     scripts_beside_each_other_lose_nothing
     too_much_is_not_copied_back
     values_and_artifacts_are_in_the_working_directory
+    a_push_that_fails_takes_nothing_from_a_running_script
+    a_copy_that_is_lost_is_made_again_and_removes_nothing_here
 }
 
 async fn what_changes_on_one_side_is_changed_on_the_other(ground: Ground) {
@@ -225,6 +227,113 @@ async fn values_and_artifacts_are_in_the_working_directory(mut ground: Ground) {
     assert!(!work.join(".fabro/blobs").exists() && !work.join(".fabro/artifacts").exists());
 }
 
+/// A file that has changed here cannot be copied, because a script has a directory in its place.
+async fn a_push_that_fails_takes_nothing_from_a_running_script(ground: Ground) {
+    let read = |name: &str| std::fs::read_to_string(ground.path("work").join(name));
+    std::fs::create_dir(ground.path("work/d")).unwrap();
+    std::fs::write(ground.path("work/d/f"), "x").unwrap();
+    let script = "rm d/f; mkdir d/f; touch d/f/x; echo x > only_there; echo up; \
+        until test -e go; do sleep 0.02; done; rm -r d/f; echo restored > d/f; cat only_there > result";
+    let exec = Arc::clone(&ground.exec);
+    let (finished, ()) = tokio::join!(ground.run(script), async {
+        ground.printed("up").await;
+        std::fs::write(ground.path("work/d/f"), "changed here").unwrap();
+        let failed = ground.try_run_by(&*exec, "true").await;
+        assert!(matches!(failed, Err(ExecError::Lost { .. })), "{failed:?}");
+        std::fs::write(ground.path("work/go"), "").unwrap();
+        // The second one knows what is in the way.
+        assert_eq!(ground.output_by(&*exec, "true").await, "\nCode(0)");
+    });
+    assert_eq!(finished.exit, Exit::Code(0));
+    let found = (read("d/f").unwrap(), read("only_there").unwrap(), read("result").unwrap());
+    assert_eq!(found, ("restored\n".to_owned(), "x\n".to_owned(), "x\n".to_owned()));
+}
+
+/// Another directory at the same path, which has nothing of the working directory.
+async fn a_copy_that_is_lost_is_made_again_and_removes_nothing_here(ground: Ground) {
+    std::fs::write(ground.path("work/here"), "x").unwrap();
+    let script = "rm -rf .fabro; find . -mindepth 1 -delete; echo y > made";
+    let finished = ground.try_run(script).await;
+    let Err(ExecError::Lost { message, .. }) = finished else { panic!("{finished:?}") };
+    assert!(message.contains("the copy of the working directory was lost"), "{message}");
+    assert_eq!(ground.output("cat here; ls").await, "xhere\nCode(0)");
+}
+
+/// The store may be in the working directory, under any name.
+#[tokio::test]
+async fn what_is_hidden_in_the_working_directory_is_not_written() {
+    let hide = |settings: &mut fabro_sandbox::RemoteSettings| {
+        let store = settings.work_dir.join("my store");
+        std::fs::create_dir(&store).unwrap();
+        std::fs::write(store.join("fabro.db"), "events").unwrap();
+        std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o700)).unwrap();
+        settings.hidden.push(store);
+        let other = settings.work_dir.join("sub/other");
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("fabro.db"), "events").unwrap();
+    };
+    for ground in [Ground::docker_with(true, hide).await, Ground::ssh_with(hide).await] {
+        let Some(ground) = ground else { continue };
+        let script = "mkdir -p 'my store/runs'; chmod 755 'my store'; echo pwned > 'my store/fabro.db'; echo x > made";
+        assert_eq!(ground.output(script).await, "\nCode(0)");
+        let store = ground.path("work/my store");
+        assert_eq!(std::fs::read_to_string(store.join("fabro.db")).unwrap(), "events");
+        assert_eq!(std::fs::metadata(&store).unwrap().mode() & 0o777, 0o700);
+        assert!(!store.join("runs").exists() && ground.path("work/made").exists());
+        let script =
+            "ls sub; mkdir -p sub/other; echo pwned > sub/other/fabro.db; echo x > sub/new";
+        assert_eq!(ground.output(script).await, "\nCode(0)");
+        let other = ground.path("work/sub/other/fabro.db");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "events");
+        assert!(ground.path("work/sub/new").exists());
+        // It is never removed either, and stays hidden.
+        assert_eq!(ground.output("rm -r 'my store' sub/other; ls").await, "made\nsub\nCode(0)");
+        assert!(other.exists());
+        assert!(store.join("fabro.db").exists());
+    }
+}
+
+/// The folder of the workflow may be read, and it may be the working directory.
+#[tokio::test]
+async fn a_file_of_the_working_directory_is_written_by_its_whole_path() {
+    let grounds = [
+        Ground::docker_with(false, |_| {}).await,
+        Ground::docker_with(true, |_| {}).await,
+        Ground::ssh().await,
+    ];
+    for ground in grounds.into_iter().flatten() {
+        let work = ground.path("work").canonicalize().unwrap();
+        std::fs::write(work.join("data.txt"), "one\n").unwrap();
+        let script = format!("echo more >> {}", work.join("data.txt").display());
+        let finished = ground.try_reading(&script, std::slice::from_ref(&work)).await.unwrap();
+        assert_eq!(finished.exit, Exit::Code(0));
+        assert_eq!(std::fs::read_to_string(work.join("data.txt")).unwrap(), "one\nmore\n");
+    }
+}
+
+/// Else the script would run without them, or with a part of one.
+#[tokio::test]
+async fn a_script_does_not_start_without_the_values_that_it_names() {
+    let grounds = [
+        Ground::docker_with(false, |_| {}).await,
+        Ground::docker_with(true, |_| {}).await,
+        Ground::ssh().await,
+    ];
+    for ground in grounds.into_iter().flatten() {
+        let file = ground.path("store/report.xml");
+        std::fs::write(&file, "<a/>").unwrap();
+        let reads = [ground.path("store")];
+        ground.output("mkdir -p .fabro; rm -rf .fabro/artifacts; echo x > .fabro/artifacts").await;
+        let script = format!("cat {}; echo ran > ran", file.display());
+        let finished = ground.try_reading(&script, &reads).await;
+        assert!(matches!(finished, Err(ExecError::Lost { .. })), "{finished:?}");
+        ground.output("rm .fabro/artifacts").await;
+        assert!(!ground.path("work/ran").exists());
+        let finished = ground.try_reading(&script, &reads).await.unwrap();
+        assert_eq!(finished.stdout, Captured::Text("<a/>".to_owned()));
+    }
+}
+
 /// What one driver has left is ended by the next one, which finds the sandbox again.
 #[tokio::test]
 async fn the_next_driver_finds_the_sandbox_and_ends_what_runs_there() {
@@ -387,6 +496,24 @@ async fn nothing_in_a_container_outlives_its_script() {
     assert_eq!((finished.exit, other.exit), (Exit::Code(0), Exit::Code(0)));
 }
 
+/// It is no leftover of a script that ends beside it.
+#[tokio::test]
+async fn the_shell_of_a_person_outlives_scripts() {
+    let Some(ground) = Ground::docker_with(false, |_| {}).await else { return };
+    let seconds = seconds();
+    let sandbox = ground.sandbox.as_ref().unwrap();
+    let args = ["-c".to_owned(), format!("echo up; sleep {seconds}; echo end")];
+    let mut shell = sandbox.interactive(&ground.path("work"), &[], &args, false).unwrap();
+    let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    until("it runs", || running(&format!("sleep\0{seconds}")) == 1).await;
+    let script = "env -i /bin/setsid /bin/sleep 600 & sleep 0.1; echo ran";
+    assert_eq!(ground.output(script).await, "ran\nCode(0)");
+    assert_eq!(running(&format!("sleep\0{seconds}")), 1);
+    assert!(shell.try_wait().unwrap().is_none());
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+}
+
 #[test]
 fn an_image_that_is_not_there_is_named() {
     if image().is_none() {
@@ -416,7 +543,11 @@ fn an_image_that_is_not_there_is_named() {
         "{error}"
     );
     assert!(error.fix().contains("run.sandbox.image"));
-    assert_eq!(std::fs::read_dir(dir.path().join("work")).unwrap().count(), 1, "only `.fabro`");
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("work")).unwrap().count(),
+        0,
+        "a check leaves nothing"
+    );
 }
 
 #[test]

@@ -5,6 +5,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// Says that tests are skipped; fails where the engine was promised (`FABRO_TEST_ENGINES="docker ssh"`).
+fn skip(engine: &str, reason: &str) {
+    let promised = std::env::var("FABRO_TEST_ENGINES").unwrap_or_default();
+    let is_promised = promised.split_whitespace().any(|it| it == engine);
+    assert!(!is_promised, "FABRO_TEST_ENGINES names {engine}: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
 /// The image of the tests, where there is an engine to make it.
 pub(crate) fn image() -> Option<&'static str> {
     const NAME: &str = "fabro-test:1";
@@ -14,13 +22,13 @@ pub(crate) fn image() -> Option<&'static str> {
         let mut info = Command::new("docker");
         info.arg("info").stdout(Stdio::null()).stderr(Stdio::null());
         if !info.status().is_ok_and(|status| status.success()) {
-            eprintln!("skipped: there is no Docker engine here");
+            skip("docker", "there is no Docker engine here");
             return false;
         }
         let made = Command::new("bash").args([script, NAME]).stderr(Stdio::null()).status();
         let is_made = made.is_ok_and(|status| status.success());
         if !is_made {
-            eprintln!("skipped: the image cannot be made (BusyBox, bash and Python are needed)");
+            skip("docker", "the image cannot be made (BusyBox, bash and Python are needed)");
         }
         is_made
     });
@@ -41,7 +49,7 @@ impl Server {
             .into_iter()
             .find(|it| Path::new(it).exists())
         else {
-            eprintln!("skipped: sshd is not installed");
+            skip("ssh", "sshd is not installed");
             return None;
         };
         // As root it wants to have this directory.
@@ -83,7 +91,7 @@ impl Server {
             }
         }
         let log = std::fs::read_to_string(path("log")).unwrap_or_default();
-        eprintln!("skipped: sshd does not start: {log}");
+        skip("ssh", &format!("sshd does not start: {log}"));
         None
     }
 
