@@ -42,14 +42,13 @@ pub fn check_sandbox(
             Diagnostic::error("setting-value", span, error.message.clone())
                 .with_fix(error.fix.clone())
         };
-        match run_file.filter(|file| !file.config.sandbox.is_empty()) {
-            Some(file) => found.in_run_file = Some(finding(file.span_of("run.sandbox"))),
-            None => {
-                let finding = finding(Span::default());
-                let message =
-                    format!("{} (in the settings of the project or of the user)", finding.message);
-                found.in_workflow.push(Diagnostic { message, ..finding });
-            }
+        if let Some(file) = run_file.filter(|file| !file.config.sandbox.is_empty()) {
+            found.in_run_file = Some(finding(file.span_of("run.sandbox")));
+        } else {
+            let finding = finding(Span::default());
+            let message =
+                format!("{} (in the settings of the project or of the user)", finding.message);
+            found.in_workflow.push(Diagnostic { message, ..finding });
         }
     }
     if let Some(workflow) = workflow.filter(|_| configured.is_remote())
@@ -83,7 +82,7 @@ pub(crate) fn program_elsewhere(
     let backend = match llm.backend {
         Backend::Api => return None,
         Backend::Cli => "cli",
-        _ => "acp",
+        Backend::Acp { .. } => "acp",
     };
     let message = format!(
         "`backend={backend}` is a program on this machine, which does not run in the sandbox `{name}`"

@@ -166,7 +166,7 @@ async fn missing(settings: RunSettings, body: &str) -> String {
         settings,
         ..RunSpec::new(LoadedWorkflow::parse("demo", &source).unwrap(), dir.path())
     };
-    match Run::create(store.clone(), &dir.path().join("runs"), spec).await {
+    match Box::pin(Run::create(store.clone(), &dir.path().join("runs"), spec)).await {
         Ok(run) => run.warnings().join("\n"),
         Err(RunError::Invalid { text, findings, .. }) => {
             assert!(fabro_store::Runs::list(&*store).await.unwrap().is_empty());

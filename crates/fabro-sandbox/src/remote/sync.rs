@@ -754,7 +754,8 @@ mod tests {
         let mut shell = std::process::Command::new(bin.join("sh"));
         // The shell of busybox prefers its own programs to those of the `PATH`.
         let stat = format!("{} -c", bin.join("stat").display());
-        let program = String::from_utf8(list_program(&rules)).unwrap().replace("stat -c", &stat);
+        let program =
+            String::from_utf8(list_program(&rules, &work)).unwrap().replace("stat -c", &stat);
         shell.arg("-c").arg(program);
         let output = shell.current_dir(&work).env("PATH", &bin).output().unwrap();
         match (listed(&output.stdout), expect) {

@@ -441,19 +441,16 @@ mod tests {
     #[test]
     fn misspelled_keys_that_a_model_could_write() {
         let conditions = |keys: &[&str]| {
-            let edges: String =
-                keys.iter().map(|key| format!("a -> exit [condition=\"{key}\"]; ")).collect();
+            let edge = |key: &&str| format!("a -> exit [condition=\"{key}\"]; ");
+            let edges = keys.iter().map(edge).collect::<Vec<_>>().concat();
             let report = reported(
                 "unwritten-key",
                 &format!(
                     r#"start -> a; a -> exit; {edges} a [prompt="Test, set the score, and give {{\"context_updates\": {{\"tests_passed\": 1, \"round_1\": 2}}}}"]"#
                 ),
             );
-            report
-                .lines()
-                .filter(|line| !line.contains("at: "))
-                .map(|line| format!("{line}\n"))
-                .collect::<String>()
+            let lines: Vec<_> = report.lines().filter(|line| !line.contains("at: ")).collect();
+            lines.join("\n")
         };
         insta::assert_snapshot!(conditions(&["outcom=success", "exit_code=0", "prefered_label=x", "context.contxt.x=1", "contxt.x", "comand.output contains x", "test_passed=1", "stdout=x"]), @r"
         1:58 warning: no stage writes `outcom`: the engine has no such key, and no prompt mentions it
