@@ -213,7 +213,8 @@ fn a_gate_names_failures_and_has_a_button_for_a_free_text_edge() {
     assert_eq!(project.exit(&["run", "flow.fabro", "-q"]), 3);
     let server = Served::start(&project, &[]);
     let no = r#"<button name="choice" value="N">No <span class="dim">→ test</span>"#;
-    check(&server, "/gates", &["✗ test@1: exit code 4", no, "In your own words"], &[]);
+    let failure = r#"test@1</a> <span class="failure">exit code 4</span>"#;
+    check(&server, "/gates", &[failure, no, "In your own words"], &[]);
 }
 
 #[test]
