@@ -76,7 +76,7 @@ impl<C: CountTokens> Compactor<C> {
     }
 
     /// The first half of [`compact`](Self::compact), without the threshold: plan and summary. The
-    /// messages change with [`Compaction::apply`], so a caller can record the report before.
+    /// messages change with [`Compaction::apply`](crate::Compaction::apply), so a caller can record the report before.
     ///
     /// The new message is the [`SUMMARY_TAG`](crate::SUMMARY_TAG), the summary, and a section File
     /// Operations with the files of the compactor and of earlier summaries. That section is never
