@@ -44,7 +44,7 @@ pub(crate) async fn start_driver(
     let started =
         started(&mut child, store, run, last, || step_started(run_dir) != step, &path).await;
     if !matches!(started, Ok(Some(_))) {
-        // A caller that goes on running, such as a server, would keep the ended process as a zombie.
+        // A caller that continues to run, such as a server, would keep the ended process as a zombie.
         std::thread::spawn(move || child.wait());
     }
     started

@@ -81,7 +81,7 @@ pub struct RunSettings {
     /// What is run or requested at events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
-    /// Variables of the environment whose values are secret, whatever their names: those that sign webhooks.
+    /// Variables of the environment whose values are secret under any name: those that sign webhooks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secret_variables: Vec<String>,
     /// Headers with secrets that no stage uses: those of a telemetry collector.

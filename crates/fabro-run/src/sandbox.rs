@@ -180,7 +180,7 @@ fn build(
     Ok(Some(Arc::new(sandbox.map_err(|error| refused(settings, &error))?)))
 }
 
-/// Whether the settings go together, whatever is installed.
+/// Whether the settings go together, on any machine.
 pub(crate) fn check_settings(settings: &SandboxSettings) -> Result<(), SetupError> {
     engine(settings).map(|_| ())
 }

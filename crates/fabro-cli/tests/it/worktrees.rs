@@ -584,7 +584,7 @@ fn a_stage_that_changes_nothing_costs_one_git_status() {
     // A command after an agent, of which only its tools are watched, looks at the files before too.
     for (other, expect) in [("more.fabro", 2), ("agents.fabro", 3)] {
         let mut all = commands_of(&project, "sub", other);
-        // What an agent is told of the repository when it begins.
+        // What an agent knows of the repository when it begins.
         let of_prompt = ["config", "diff-files", "diff-index", "log", "ls-files", "symbolic-ref"];
         for command in &base {
             let at = all.iter().position(|it| it == command);
