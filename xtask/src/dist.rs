@@ -62,14 +62,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     for target in wanted {
         let program = if target == host {
             native.clone()
-        } else if let Some(reason) = missing(root, target)? {
-            if !args.target.is_empty() {
-                bail!("{target}: {reason}");
-            }
-            say(&format!("skipped {target}: {reason}"));
-            continue;
         } else {
-            build(root, Some(target))?
+            match linker(root, target)? {
+                Ok(linker) => build(root, Some((target, linker)))?,
+                Err(reason) if args.target.is_empty() => {
+                    say(&format!("skipped {target}: {reason}"));
+                    continue;
+                }
+                Err(reason) => bail!("{target}: {reason}"),
+            }
         };
         let name = format!("fabro-{}-{target}", version(root)?);
         let path = out.join(format!("{name}.tar.gz"));
@@ -129,37 +130,62 @@ fn man_pages(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(pages)
 }
 
-/// Why a target cannot be built here.
-fn missing(root: &Path, target: &str) -> Result<Option<String>> {
-    if target.contains("apple") && !cfg!(target_os = "macos") {
-        return Ok(Some("it needs the linker and the SDK of macOS".to_owned()));
-    }
+/// What links a program for another machine, and compiles SQLite for it.
+#[derive(Clone, Copy)]
+enum Linker {
+    /// What cargo finds by itself.
+    Default,
+    /// `aarch64-linux-gnu-gcc` and its like.
+    Gcc,
+    /// `cargo zigbuild`, which has the headers and libraries of every target.
+    Zig,
+}
+
+/// What builds for a target here, or why nothing does.
+fn linker(root: &Path, target: &str) -> Result<std::result::Result<Linker, String>> {
     let sysroot = rustc(root, &["--print", "sysroot"])?;
     let library = Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib");
     if !library.is_dir() {
-        return Ok(Some(format!(
+        return Ok(Err(format!(
             "its standard library is not installed: rustup target add {target}"
         )));
     }
-    // SQLite is compiled from C.
-    let compiler = format!("{}-gcc", target.replace("-unknown", ""));
-    if target.contains("linux") && Command::new(&compiler).arg("--version").output().is_err() {
-        return Ok(Some(format!("{compiler} is not installed")));
-    }
-    Ok(None)
+    let runs = |program: &str| {
+        let output = Command::new(program).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let gcc = gcc(target);
+    Ok(if target.contains("apple") && cfg!(target_os = "macos") {
+        Ok(Linker::Default)
+    } else if target.contains("linux") && runs(&gcc) {
+        Ok(Linker::Gcc)
+    } else if runs("cargo-zigbuild") {
+        Ok(Linker::Zig)
+    } else if target.contains("linux") {
+        Err(format!("neither {gcc} nor cargo-zigbuild is installed"))
+    } else {
+        Err("it needs macOS, or cargo-zigbuild".to_owned())
+    })
 }
 
-fn build(root: &Path, target: Option<&str>) -> Result<PathBuf> {
+fn gcc(target: &str) -> String {
+    format!("{}-gcc", target.replace("-unknown", ""))
+}
+
+fn build(root: &Path, other: Option<(&str, Linker)>) -> Result<PathBuf> {
     let mut args = vec!["build", "--release", "--locked", "--package", "fabro-cli"];
     let mut dir = cargo::target_dir(root);
     let mut env = Vec::new();
-    if let Some(target) = target {
+    if let Some((target, linker)) = other {
         args.extend(["--target", target]);
         dir = dir.join(target);
-        if target.contains("linux") {
-            let variable = target.replace('-', "_").to_uppercase();
-            let linker = format!("{}-gcc", target.replace("-unknown", ""));
-            env.push((format!("CARGO_TARGET_{variable}_LINKER"), linker));
+        match linker {
+            Linker::Default => {}
+            Linker::Gcc => {
+                let variable = target.replace('-', "_").to_uppercase();
+                env.push((format!("CARGO_TARGET_{variable}_LINKER"), gcc(target)));
+            }
+            Linker::Zig => args[0] = "zigbuild",
         }
     }
     let env: Vec<_> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
