@@ -97,6 +97,7 @@ impl LiveMarks {
 
 /// When orphans were started that no mark is left for. Those that were started later may be those of new marks.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "orphans are found in /proc"))]
 struct OrphanTimes {
     since: u64,
     until: u64,

@@ -1,4 +1,5 @@
 //! What an agent leaves running has ended before the next stage starts.
+#![cfg(target_os = "linux")]
 
 use serde_json::json;
 
@@ -29,13 +30,11 @@ fn check(project: &Project) {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn it_ends_with_its_stage() {
     check(&project("", LEAVE));
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn it_ends_when_its_stage_is_out_of_time() {
     check(&project(", timeout=3s, max_retries=0", &format!("{LEAVE}; sleep 600")));
 }

@@ -1,5 +1,6 @@
 //! What `fabro serve` refuses.
 
+#[cfg(target_os = "linux")]
 use std::io::{Read as _, Write as _};
 
 use serde_json::json;

@@ -105,6 +105,7 @@ fn refuse_if(path: &str, is_protected: bool) -> Result<(), FileError> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
     use rustix::fs::CWD;
 
     use super::*;

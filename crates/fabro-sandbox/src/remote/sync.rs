@@ -539,7 +539,7 @@ impl Pull<'_> {
         let parent = beneath::directory(self.root, dir)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&parent, last, flags, Mode::empty())?;
-        Ok(rustix::fs::fchmod(opened, Mode::from_raw_mode(mode | 0o700))?)
+        File::from(opened).set_permissions(fs::Permissions::from_mode(mode | 0o700))
     }
 
     /// The files and links that have to be fetched.

@@ -1,10 +1,13 @@
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::Command;
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
 use std::time::Duration;
 
-use fabro_sandbox::{
-    Exec, ExecError, Exit, FakeExec, LocalExec, Mark, end_leftovers, marks_ended, record_processes,
-};
+use fabro_sandbox::{Exec, ExecError, Exit, FakeExec, LocalExec};
+#[cfg(target_os = "linux")]
+use fabro_sandbox::{Mark, end_leftovers, marks_ended, record_processes};
 
 use crate::setup::{Place, all_gone, text};
 
