@@ -8,12 +8,12 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Attribute, Fields, ImplItem, Item, Meta, TraitItem, Visibility};
 
-use crate::tidy;
+use crate::tidy::layers::is_entry_point;
 use crate::workspace::{Package, Workspace};
 
 /// The listings, by path.
 pub(crate) fn listings(workspace: &Workspace) -> Result<Vec<(String, String)>> {
-    let stable = workspace.packages.iter().filter(|package| tidy::is_entry_point(&package.name));
+    let stable = workspace.packages.iter().filter(|package| is_entry_point(&package.name));
     stable
         .map(|package| {
             let items = items(workspace, package).with_context(|| package.name.clone())?;

@@ -70,7 +70,6 @@
 //!   is lost, and calls to it say so.
 //! - Sessions need a tokio runtime with its clock.
 
-mod agents;
 mod calls;
 mod conversation;
 mod documents;

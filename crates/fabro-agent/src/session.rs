@@ -1,5 +1,7 @@
 //! The session: what it keeps, and the loop of its turns.
 
+mod agents;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use fabro_types::Usage;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::agents::Agents;
+use self::agents::Agents;
 use crate::conversation::Conversation;
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, shorten_results, user_note};

@@ -25,7 +25,7 @@ impl Deadlines {
         stop: &CancellationToken,
         in_flight: &InFlight,
     ) {
-        self.0.retain(|key, _| key.is_running_fan_out(state));
+        self.0.retain(|key, _| state.is_running_fan_out(key));
         for (branch, cursor) in &state.cursors {
             let Position::Fanned(fan) = &cursor.position else { continue };
             let limit = plan.find(&fan.stage.node).and_then(|node| node.timeout);

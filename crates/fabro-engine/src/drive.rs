@@ -323,15 +323,15 @@ impl Driver {
         let state = self.machine.state();
         self.ending.retain(|(_, ended)| !ended.is_cancelled());
         self.running.retain(|key, running| {
-            let live = key.is_current(state);
+            let live = state.is_current(key);
             if !live {
                 running.cancel.cancel();
                 self.ending.push((Arc::clone(&key.branch), running.ended.clone()));
             }
             live
         });
-        self.suspended.retain(|key, _| key.is_current(state));
-        self.unavailable.retain(|key, _| key.is_current(state));
+        self.suspended.retain(|key, _| state.is_current(key));
+        self.unavailable.retain(|key, _| state.is_current(key));
         self.deadlines.watch(state, self.machine.plan(), &self.stop, &self.in_flight);
         let mut started = Vec::new();
         let mut any_listener = false;
@@ -432,13 +432,13 @@ impl Driver {
         }
         if let AttemptResult::Overdue(limit) = ended {
             // The fan-out may have ended at the same moment.
-            if key.is_running_fan_out(self.machine.state()) {
+            if self.machine.state().is_running_fan_out(&key) {
                 self.decide(Input::Overdue { branch: key.branch, limit }).await;
             }
             return Ok(());
         }
         // A stage of a branch that was canceled has no result.
-        if self.running.remove(&key).is_none() || !key.is_current(self.machine.state()) {
+        if self.running.remove(&key).is_none() || !self.machine.state().is_current(&key) {
             return Ok(());
         }
         match ended {

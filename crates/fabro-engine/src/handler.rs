@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_context::Context;
-use fabro_events::{CreatedRun, Event, EventBody, Note, PauseReason, StageFailure};
+use fabro_events::{
+    BranchWorktrees, CreatedRun, Event, EventBody, Note, PauseReason, RunWorktree, StageFailure,
+};
 use fabro_graph::Node;
 use fabro_plan::NodeSpec;
 use fabro_store::{InboxId, Message, Store, StoreError};
@@ -18,7 +20,7 @@ use crate::active_stage::ActiveStage;
 use crate::cursor::StageRecord;
 use crate::input::Finished;
 use crate::key::Key;
-use crate::worktrees::LineWorktree;
+use crate::worktrees::{BRANCH_WORKTREES, LineWorktree, branch_prefix, git_branch};
 use crate::{NewBlob, Plan, pause_rule};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
@@ -158,6 +160,26 @@ impl Stage {
         stage_dir(&self.run_dir, self.at.rank, &self.at.node, self.at.visit)
     }
 
+    /// The git worktree of `child`, the run of this stage's sub-workflow: that of the stage, with a place of
+    /// their own for the worktrees of its branches. `None` where the stage has none.
+    pub fn sub_workflow_worktree(&self, child: RunId) -> Option<RunWorktree> {
+        let at = self.worktree.as_ref()?;
+        let record = self.run.worktree.as_ref()?;
+        let dir = match &record.branches {
+            Some(branches) => PathBuf::from(&branches.dir),
+            None => self.run_dir.join(BRANCH_WORKTREES),
+        };
+        Some(RunWorktree {
+            base: at.head.to_string(),
+            branch: git_branch(self.run_id, record, &at.line),
+            branches: Some(BranchWorktrees {
+                dir: dir.join(child.to_string()).to_string_lossy().into_owned(),
+                prefix: format!("{}/{child}", branch_prefix(self.run_id, record)),
+            }),
+            ..record.clone()
+        })
+    }
+
     /// What was recorded of this attempt before: nothing, unless the driver that ran it died, or
     /// the run was paused meanwhile.
     pub async fn recorded(&self) -> Result<Vec<Event>, StoreError> {
@@ -234,7 +256,7 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The gate has been answered by somebody else; which arrives as a message.
+    /// The gate has been answered by another process; that answer arrives as a message.
     #[error("the gate has been answered already")]
     AlreadyAnswered,
     /// The attempt, its branch or the run has ended or is ending.

@@ -11,7 +11,7 @@ use crate::key::Key;
 impl Driver {
     pub(crate) async fn report(&mut self, report: Report) -> Result<(), StoreError> {
         let Report { key, notes, blobs, consumed, done } = report;
-        if self.finished().is_some() || !key.is_current(self.machine.state()) {
+        if self.finished().is_some() || !self.machine.state().is_current(&key) {
             // The attempt has ended since the report was sent; its handler is being canceled too.
             let _ = done.send(Err(ReportError::Ending));
             return Ok(());

@@ -135,7 +135,7 @@ pub use stage_builder::StageBuilder;
 pub use state::{Phase, RunState};
 pub use worktrees::{
     BRANCH_WORKTREES, LineWorktree, Worktrees, branch_worktree_top, git_branch, git_branches,
-    sub_workflow_worktree, worktree_top,
+    worktree_top,
 };
 
 #[cfg(test)]

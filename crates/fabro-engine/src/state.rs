@@ -16,6 +16,7 @@ use crate::active_stage::ActiveStage;
 use crate::cursor::{Cursor, Position, last_failed};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
+use crate::key::Key;
 use crate::line::MAIN;
 use crate::worktrees::{Worktrees, work_dir_of};
 
@@ -100,7 +101,7 @@ impl RunState {
         state
     }
 
-    /// The same, where an event that does not fit is an error: for those who go on with the run.
+    /// The same, where an event that does not fit is an error: for those who continue the run.
     ///
     /// # Errors
     ///
@@ -153,6 +154,22 @@ impl RunState {
             Position::Active(stage) => Some((name, stage)),
             _ => None,
         })
+    }
+
+    /// Whether this attempt of a stage, not a fan-out, is running.
+    pub(crate) fn is_current(&self, key: &Key) -> bool {
+        match self.cursors.get(&key.branch).map(|cursor| &cursor.position) {
+            Some(Position::Active(at)) => Key::of(&key.branch, at) == *key,
+            _ => false,
+        }
+    }
+
+    /// Whether this attempt of a fan-out is running.
+    pub(crate) fn is_running_fan_out(&self, key: &Key) -> bool {
+        match self.cursors.get(&key.branch).map(|cursor| &cursor.position) {
+            Some(Position::Fanned(fan)) => Key::of(&key.branch, &fan.stage) == *key,
+            _ => false,
+        }
     }
 
     /// Drops what stages wrote: contexts, histories, outputs. For readers that only ask where the run stands, so

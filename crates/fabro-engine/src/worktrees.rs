@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabro_events::{BranchWorktrees, CreatedRun, Event, EventBody, RunWorktree};
+use fabro_events::{CreatedRun, Event, EventBody, RunWorktree};
 use fabro_types::{BranchPath, RunId};
 
-use crate::handler::Stage;
 use crate::line::MAIN;
 
 /// The git worktrees of a run: its own, and those of the branches of fan-outs with `isolation=worktree`.
@@ -121,7 +120,8 @@ pub fn git_branch(run: RunId, record: &RunWorktree, line: &str) -> String {
     format!("{}/{}", branch_prefix(run, record), line.file_name())
 }
 
-fn branch_prefix(run: RunId, record: &RunWorktree) -> String {
+/// What the names of the git branches of this run's lines begin with, without the slash after it.
+pub(crate) fn branch_prefix(run: RunId, record: &RunWorktree) -> String {
     let own = record.branches.as_ref().map(|branches| branches.prefix.clone());
     own.unwrap_or_else(|| git_branches(run))
 }
@@ -130,26 +130,6 @@ fn branch_prefix(run: RunId, record: &RunWorktree) -> String {
 /// slash after it.
 pub fn git_branches(run: RunId) -> String {
     format!("fabro/branch/{run}")
-}
-
-/// The worktree of `child`, the sub-workflow of a stage: that of the stage, with a place of their own for the
-/// worktrees of its branches. `None` where the stage has none.
-pub fn sub_workflow_worktree(stage: &Stage, child: RunId) -> Option<RunWorktree> {
-    let at = stage.worktree.as_ref()?;
-    let record = stage.run.worktree.as_ref()?;
-    let dir = match &record.branches {
-        Some(branches) => PathBuf::from(&branches.dir),
-        None => stage.run_dir.join(BRANCH_WORKTREES),
-    };
-    Some(RunWorktree {
-        base: at.head.to_string(),
-        branch: git_branch(stage.run_id, record, &at.line),
-        branches: Some(BranchWorktrees {
-            dir: dir.join(child.to_string()).to_string_lossy().into_owned(),
-            prefix: format!("{}/{child}", branch_prefix(stage.run_id, record)),
-        }),
-        ..record.clone()
-    })
 }
 
 /// The working directory of a line that works in the worktree of `line`.

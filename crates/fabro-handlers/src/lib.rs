@@ -60,6 +60,7 @@ mod dry;
 mod fan_in;
 mod files;
 mod human;
+mod joined_branches;
 mod llm;
 mod memory;
 mod preamble;
@@ -76,9 +77,10 @@ pub use command::{CommandHandler, WORKFLOW_DIR_VARIABLE, last_line};
 pub use dry::DryHandler;
 pub use fabro_engine::read_all;
 pub use fabro_sandbox::git::WorkTree;
-pub use fan_in::{FanIn, FanInHandler};
+pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
 pub use human::{Gate, GateChoice, HumanHandler};
+pub use joined_branches::FanIn;
 pub use llm::{
     AgentFiles, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply, StageRequest,
     compaction_policy, interpret, interpret_simulated, invalid_outcome, offload_notes, price_by,

@@ -9,7 +9,6 @@ use fabro_engine::{
     ActiveStage, Batch, BlobStore, Clock, Condition, Context, Handler, Input, InputSpec, Machine,
     ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState, Stage,
     StageEnd, Store, StoreError, World, begin, cancel, drive, keys, read_all,
-    sub_workflow_worktree,
 };
 use fabro_events::{
     EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
@@ -77,7 +76,7 @@ impl SubWorkflowHandler {
     async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
         let stages = self.outer.get().unwrap_or(&self.stages);
         let Some(stages) = stages.upgrade() else { return Err(canceled().into()) };
-        // Validation has warned of it; the walk goes on, as past a command without a script.
+        // Validation has warned of it; the run continues, as after a command without a script.
         if stage.run.dry_run && names_no_workflow(stage) {
             return Ok(Outcome::succeeded().into());
         }
@@ -235,7 +234,7 @@ impl Child {
             let new = NewRun {
                 context: inherited(stage, preambles).await?,
                 inputs,
-                worktree: sub_workflow_worktree(stage, id),
+                worktree: stage.sub_workflow_worktree(id),
                 ..new_run(stage, goal, bundle, &plan)
             };
             let commit = begin(id, now_ms, &plan, new);

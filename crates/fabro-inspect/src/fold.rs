@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_engine::checkpoint::StageName;
+use fabro_engine::checkpoint::{self, StageName};
 use fabro_engine::{MAIN, Phase, RunState};
 use fabro_events::{CreatedRun, Event, EventBody, StageFailure, timestamp};
 use fabro_run::{AskedGates, Gate};
@@ -264,4 +264,14 @@ pub fn find_stage<'r>(rows: &'r [StageRow], text: &str) -> Result<&'r StageRow, 
         }
         ReportError::NoStage { stage: text.to_owned(), stages }
     })
+}
+
+/// A run as a whole. `driven` tells whether it has a driver.
+pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
+    let first = events.first().ok_or(ReportError::Empty)?;
+    let mut fold = RunFold::new(first.run_id);
+    for event in checkpoint::effective(events) {
+        fold.apply(event);
+    }
+    fold.report(driven)
 }

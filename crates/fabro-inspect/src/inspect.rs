@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_engine::checkpoint;
 use fabro_events::{
     CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, PauseReason, StageFailure, Tier,
     timestamp,
@@ -11,11 +10,9 @@ use fabro_types::{Failure, RunId, RunStatus, Usage};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::ReportError;
 use crate::at::StageKey;
 use crate::cause::Cause;
 use crate::driven_time::DrivenClock;
-use crate::fold::RunFold;
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -185,16 +182,6 @@ fn edge_reason<S: Serializer>(
         gate: choice.gate.as_deref(),
     });
     reason.serialize(serializer)
-}
-
-/// A run as a whole. `driven` tells whether it has a driver.
-pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
-    let first = events.first().ok_or(ReportError::Empty)?;
-    let mut fold = RunFold::new(first.run_id);
-    for event in checkpoint::effective(events) {
-        fold.apply(event);
-    }
-    fold.report(driven)
 }
 
 /// What the events say of the run itself.

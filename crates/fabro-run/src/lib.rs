@@ -87,6 +87,7 @@ mod models;
 mod preflight;
 mod prepare;
 mod reach;
+mod restore;
 mod run;
 mod run_file;
 mod run_id;

@@ -34,13 +34,14 @@ use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
 use crate::preflight;
 use crate::prepare::{PrepareError, RunDirs, prepare, prepare_dir};
+use crate::restore::restored_worktrees;
 use crate::run_id::{RUN_ID_VARIABLE, new_run_id};
 use crate::run_services::RunServices;
 use crate::sandbox::{self, run_sandbox};
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
 use crate::stage_commits::CommitsStages;
-use crate::worktree::{new_worktree, restored_worktrees};
+use crate::worktree::new_worktree;
 use crate::{
     Gate, Member, RunError, RunSpec, SetupError, open_gates_of_family, read_text, running_members,
 };

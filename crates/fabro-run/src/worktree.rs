@@ -1,4 +1,4 @@
-//! The git worktree of a run: how it is made, restored and forked.
+//! The git worktree of a run: how it is made and forked, and what its log says of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fabro_config::{GitAuthor, GitSettings};
 use fabro_engine::{
-    Isolation, MAIN, NodeSpec, Phase, Plan, RunState, branch_worktree_top, git_branch, read_all,
+    Isolation, MAIN, NodeSpec, Plan, RunState, branch_worktree_top, git_branch, read_all,
     worktree_top,
 };
 use fabro_events::{CreatedRun, Event, EventBody, RunWorktree};
@@ -17,7 +17,6 @@ use fabro_store::Store;
 use fabro_types::RunId;
 
 use crate::run_id::RUN_ID_VARIABLE;
-use crate::stage_commits::{RunWorktrees, Warn};
 use crate::{RunError, SetupError};
 
 /// Variables with which git commands of stages would use another repository.
@@ -159,57 +158,13 @@ fn work_dir_in(dir: &Path, record: &RunWorktree) -> PathBuf {
     dir.join(&record.prefix).components().collect()
 }
 
-/// Makes the worktree of a run that a driver begins with, with the right files in it; those of branches
-/// follow with their next stages. `None` where the run has none.
-///
-/// # Errors
-///
-/// Git cannot restore the files.
-pub(crate) async fn restored_worktrees(
-    store: &dyn Store,
-    state: &RunState,
-    events: &[Event],
-    settings: &GitSettings,
-    warn: &Warn,
-) -> Result<Option<RunWorktrees>, RunError> {
-    let Some(created) = &state.created else { return Ok(None) };
-    let Some(record) = &created.worktree else { return Ok(None) };
-    let work_dir = Path::new(&created.work_dir);
-    let top = worktree_top(work_dir, record);
-    let is_anew = state.phase == Phase::Created || is_forked(events);
-    let recorded = recorded(store, state, is_anew).await?;
-    let Some(own) = recorded.get(&top) else { return Ok(None) };
-    let restore = async {
-        let worktree = worktree(record, &top, state.run_id, settings).await?;
-        let commit = worktree.newest(&own.commits).await?;
-        let restored = worktree.restore(&commit, own.keeps_files()).await?;
-        worktree.known(&commit).await;
-        std::fs::create_dir_all(work_dir)?;
-        Ok((worktree, restored))
-    };
-    let (worktree, restored) = restore.await.map_err(|error| no_worktree(&error))?;
-    if restored.is_new && !is_anew {
-        warn(
-            "the worktree of the run was not there and has been made again, without files that git ignores",
-        );
-    }
-    if let Some(reference) = restored.kept {
-        warn(&format!(
-            "the files are as the last stage left them; what was changed since is kept as {reference}"
-        ));
-    }
-    let main = (top, worktree);
-    let settings = settings.clone();
-    Ok(Some(RunWorktrees::new(main, state.run_id, settings, recorded, Arc::clone(warn))))
-}
-
 /// What the logs of a run and its sub-workflows say of one of their worktrees.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     /// The last commits, of each run that works in it.
     pub(crate) commits: BTreeSet<Arc<str>>,
     stages: Vec<RunningStage>,
-    /// The files are those of the commit, whatever there is.
+    /// The files are those of the commit; what else there is is replaced.
     is_anew: bool,
 }
 
@@ -234,7 +189,7 @@ impl Recorded {
 
 /// What is recorded of the worktrees of a run, by their tops. A sub-workflow that is running works in that of its
 /// stage, and its stages count instead of that one.
-async fn recorded(
+pub(crate) async fn recorded(
     store: &dyn Store,
     root: &RunState,
     is_anew: bool,
@@ -269,12 +224,6 @@ async fn recorded(
         }
     }
     Ok(recorded)
-}
-
-/// Whether a fork or a rewind is the last thing that happened.
-fn is_forked(events: &[Event]) -> bool {
-    let last = events.iter().rev().find(|event| !event.entry.body.is_of_compaction());
-    last.is_some_and(|event| matches!(event.entry.body, EventBody::CheckpointForked(_)))
 }
 
 /// The branch of a fork of a run.

@@ -2,7 +2,7 @@
 //! literal, escaped for it, or is a literal itself.
 
 use crate::misplaced::{Advice, Misplaced};
-use crate::python_flow;
+use crate::python_flow::{self, evaluates, is_code_option};
 use crate::shell::VALUE;
 
 /// A string literal that a value stands in.
@@ -27,26 +27,6 @@ const INNER: Misplaced =
     Misplaced::new("in a script for another interpreter, which evaluates it", Advice::InnerScript);
 const UNCLEAR: Misplaced =
     Misplaced::new("after a literal of Python that cannot be followed", Advice::Python);
-
-/// Functions that run a text as Python or as a shell script.
-const EVALUATING: [&str; 14] = [
-    "__import__",
-    "check_call_shell",
-    "compile",
-    "create_subprocess_shell",
-    "eval",
-    "exec",
-    "execfile",
-    "getoutput",
-    "getstatusoutput",
-    "import_module",
-    "literal_exec",
-    "popen",
-    "run_path",
-    "system",
-];
-/// Functions that do so with `shell=True`.
-const WITH_SHELL: [&str; 5] = ["Popen", "call", "check_call", "check_output", "run"];
 
 struct Scanner<'t> {
     text: &'t str,
@@ -83,11 +63,6 @@ pub(crate) fn read(text: &str) -> Vec<Result<Literal, Misplaced>> {
         scanner.places[value] = Err(Misplaced::of(place, Advice::Variable));
     }
     scanner.places
-}
-
-/// A function of this name runs a text as code, or does so when a shell is asked for.
-pub(crate) fn evaluates(name: &str, has_shell: bool) -> bool {
-    EVALUATING.contains(&name) || has_shell && WITH_SHELL.contains(&name)
 }
 
 /// The script with its values; on failure the number of the value and why.
@@ -297,13 +272,6 @@ impl<'t> Scanner<'t> {
         let place = format!("in a text for `{name}(…)`, which runs it");
         Some(Misplaced::of(place, Advice::Variable))
     }
-}
-
-/// An option of a shell or of Python that code follows: `-c`, `-lc`.
-pub(crate) fn is_code_option(text: &str) -> bool {
-    text.strip_prefix('-').and_then(|it| it.strip_suffix('c')).is_some_and(|letters| {
-        letters.len() < 4 && letters.bytes().all(|byte| b"aefilnuvx".contains(&byte))
-    })
 }
 
 /// The text ends in an escape that the next characters may belong to.

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::python_code::{evaluates, is_code_option};
 use crate::shell::VALUE;
 
 /// Functions whose result is no code.
@@ -359,4 +358,37 @@ fn statements<'t>(lines: &[&[Token<'t>]]) -> Vec<Statement<'t>> {
         statements.push(statement);
     }
     statements
+}
+
+/// Functions that run a text as Python or as a shell script.
+const EVALUATING: [&str; 14] = [
+    "__import__",
+    "check_call_shell",
+    "compile",
+    "create_subprocess_shell",
+    "eval",
+    "exec",
+    "execfile",
+    "getoutput",
+    "getstatusoutput",
+    "import_module",
+    "literal_exec",
+    "popen",
+    "run_path",
+    "system",
+];
+
+/// Functions that do so with `shell=True`.
+const WITH_SHELL: [&str; 5] = ["Popen", "call", "check_call", "check_output", "run"];
+
+/// A function of this name runs a text as code, or does so when a shell is asked for.
+pub(crate) fn evaluates(name: &str, has_shell: bool) -> bool {
+    EVALUATING.contains(&name) || has_shell && WITH_SHELL.contains(&name)
+}
+
+/// An option of a shell or of Python that code follows: `-c`, `-lc`.
+pub(crate) fn is_code_option(text: &str) -> bool {
+    text.strip_prefix('-').and_then(|it| it.strip_suffix('c')).is_some_and(|letters| {
+        letters.len() < 4 && letters.bytes().all(|byte| b"aefilnuvx".contains(&byte))
+    })
 }

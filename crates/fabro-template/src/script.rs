@@ -51,7 +51,7 @@ pub(crate) fn skeleton(parts: &[Part]) -> String {
     text
 }
 
-/// The values that stand where they cannot, whatever they are.
+/// The values at places that accept no value.
 pub(crate) fn misplaced(parts: &[Part], mode: Mode) -> Vec<SyntaxError> {
     let text = skeleton(parts);
     let formulas: Vec<&Formula> = parts

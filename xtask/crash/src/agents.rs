@@ -2,14 +2,13 @@
 
 use anyhow::Result;
 
-use crate::case::Work;
 use crate::check::Snapshot;
+use crate::work::Work;
 
 mod conversations;
-mod model;
 mod workflow;
 
-pub(crate) use model::Model;
+use crate::model::Model;
 
 /// The workflow of agents; each run of it asks a server of its own.
 pub(super) fn work() -> Result<Work> {

@@ -15,8 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::agents::Model;
 use crate::check::Snapshot;
+use crate::model::Model;
+use crate::work::Work;
 use crate::{json, worktrees};
 
 /// Where `fabro resume` finds what a dead driver left: scripts have the run's id in their
@@ -33,20 +34,6 @@ pub(crate) struct Case {
     work: Work,
     /// What must not change in the repository of the user.
     of_user: Option<Vec<String>>,
-}
-
-/// A workflow with its files.
-pub(crate) struct Work {
-    /// The workflow, one of the files.
-    pub(crate) workflow: &'static str,
-    /// More arguments for `fabro run`.
-    pub(crate) args: &'static [&'static str],
-    /// Names and texts; one of them is `effects.log`, and empty.
-    pub(crate) files: Vec<(&'static str, String)>,
-    /// The model server, with the protocol of Chat Completions; `None` for a model script.
-    pub(crate) model: Option<Model>,
-    /// The folder is a git repository of a user.
-    pub(crate) is_repository: bool,
 }
 
 impl Case {

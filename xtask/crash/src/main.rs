@@ -35,11 +35,14 @@ mod case;
 mod check;
 mod disk;
 mod faults;
+mod model;
+mod work;
 mod workflow;
 mod worktrees;
 
-use case::{Case, Driver, Work};
+use case::{Case, Driver};
 use check::{Baseline, Snapshot};
+use work::Work;
 
 /// A driver that takes so many times as long as the undisturbed one hangs.
 const TIMEOUT_FACTOR: u32 = 20;

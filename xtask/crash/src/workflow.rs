@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::case::Work;
+use crate::work::Work;
 
 /// What every command does: leave a line, take its time, print something.
 const SCRIPT: &str =

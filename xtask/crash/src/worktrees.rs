@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::case::Work;
+use crate::work::Work;
 use crate::workflow::Text;
 
 /// What every command does.

@@ -77,6 +77,11 @@ pub(super) fn find(name: &str) -> Option<&'static Member> {
     MEMBERS.iter().find(|member| member.name == name)
 }
 
+/// Whether other projects may begin with this crate.
+pub(crate) fn is_entry_point(name: &str) -> bool {
+    find(name).is_some_and(|member| member.entry_point)
+}
+
 /// Every package has a place in the table, and every line of the table is a package.
 pub(super) fn known_members(workspace: &Workspace) -> Vec<Problem> {
     let unplaced = workspace.packages.iter().filter(|package| find(&package.name).is_none());

@@ -10,17 +10,14 @@ use crate::say;
 use crate::workspace::{Package, Workspace};
 
 mod attributes;
+mod circles;
 mod documents;
-mod layers;
+pub(crate) mod layers;
 mod manifests;
+mod modules;
 mod purity;
 mod source;
 mod style;
-
-/// Whether other projects may begin with this crate.
-pub(crate) fn is_entry_point(name: &str) -> bool {
-    layers::find(name).is_some_and(|member| member.entry_point)
-}
 
 /// One thing that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +74,7 @@ const CHECKS: &[Check] = &[
     documents::readmes,
     documents::examples,
     documents::links,
+    circles::import_circles,
     style::file_lengths,
     style::tuple_lets,
     style::option_advice,

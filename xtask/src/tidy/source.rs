@@ -48,6 +48,22 @@ pub(super) fn starts(tokens: &[Token], at: usize, texts: &[&str]) -> bool {
     tokens.len() - at >= texts.len() && here.zip(texts).all(|(token, text)| token == *text)
 }
 
+/// The bracket that closes the one at `open`.
+pub(super) fn closing(tokens: &[Token], open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token.text.as_str() {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
 /// `tests.rs`, `…_tests.rs`, `testing.rs`, and what is in a directory `tests`.
 fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("/testing.rs")

@@ -1,6 +1,6 @@
 //! Rules of style that a search can check. Most are warnings, one for each file.
 
-use super::source::{Token, sources, starts};
+use super::source::{Token, closing, sources, starts};
 use super::{Problem, layers};
 use crate::workspace::{Package, Workspace};
 
@@ -72,12 +72,21 @@ pub(super) fn usual_words(workspace: &Workspace) -> Vec<Problem> {
     let check = |(path, text): (&str, &str)| {
         let comments = text.lines().filter(|line| line.trim_start().starts_with("//"));
         let comments = comments.collect::<Vec<_>>().join("\n").to_lowercase();
-        let found = WORDS.iter().filter(|(word, _)| comments.contains(word));
+        let found = WORDS.iter().filter(|(word, _)| has_word(&comments, word));
         let found: Vec<_> = found.map(|(word, usual)| format!("{word} ({usual})")).collect();
         let message = format!("usual words: {}", found.join(", "));
         (!found.is_empty()).then(|| Problem::warning(path, 0, message))
     };
     files.filter_map(check).collect()
+}
+
+/// Whether the words `word` stand in a text, not as parts of other words.
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        [before, after].into_iter().flatten().all(|c| !c.is_alphanumeric())
+    })
 }
 
 /// One warning for each file of production code with a match.
@@ -113,22 +122,6 @@ fn is_tuple_let(tokens: &[Token], at: usize) -> bool {
     closing(tokens, pattern + 2).is_some_and(|value| starts(tokens, value + 1, &[";"]))
 }
 
-/// The bracket that closes the one at `open`.
-fn closing(tokens: &[Token], open: usize) -> Option<usize> {
-    let mut depth = 0_usize;
-    for (at, token) in tokens.iter().enumerate().skip(open) {
-        match token.text.as_str() {
-            "(" | "[" | "{" => depth += 1,
-            ")" | "]" | "}" => depth = depth.checked_sub(1)?,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some(at);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
@@ -162,6 +155,7 @@ mod tests {
         let text = "/// Whoever asks.\n/// Once more.\nfn nobody() {}";
         assert_snapshot!(check(usual_words, text), @"crates/a/src/a.rs: warning: usual words: whoever (the caller), once more (again)");
         assert_eq!(check(usual_words, "/// The caller.\nfn f() {}"), "");
+        assert_eq!(check(usual_words, "/// What works in that worktree.\nfn f() {}"), "");
     }
 
     #[test]

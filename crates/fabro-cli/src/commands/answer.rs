@@ -6,7 +6,7 @@ use fabro_store::SqliteStore;
 use fabro_terminal::clean;
 use fabro_types::RunId;
 
-use super::inspect::questions;
+use super::run_lines::questions;
 use crate::complete;
 use crate::drive::resume_hint;
 use crate::error;

@@ -3,17 +3,18 @@
 use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
-use fabro_events::{ForkPoint, PauseReason};
-use fabro_gate::default_option;
+use fabro_events::PauseReason;
 use fabro_inspect::{Cause, Inspect, StageRow};
-use fabro_run::{Gate, gate_names, now_ms};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{
-    Align, Paint, Table, clean, cut, one_line, paint_run, paint_stage, tokens, took, why,
+    Align, Paint, Table, clean, cut, one_line, paint_run, paint_stage, tokens, took,
 };
-use fabro_types::{Failure, RunStatus, Usage};
+use fabro_types::{RunStatus, Usage};
 
 use super::inspect_stage::stage_text;
+use super::run_lines::{
+    cost_text, failure_line, fork_text, next_text, questions, readable, usage_text,
+};
 use crate::complete;
 use crate::drive::answer_command;
 use crate::exit::Exit;
@@ -189,90 +190,6 @@ fn status(report: &Inspect, paint: Paint) -> String {
     if report.dry_run { format!("{word} (dry run: nothing was executed)") } else { word }
 }
 
-/// Where a fork or a rewind was made: `from RUN after STAGE`.
-pub(crate) fn fork_text(point: &ForkPoint) -> String {
-    let after = point.stage.as_deref().map(|stage| format!("after {stage}")).unwrap_or_default();
-    if point.in_place { after } else { format!("from {} {after}", point.from_run) }
-}
-
-/// A time of a report for people, to the second.
-pub(crate) fn readable(timestamp: &str) -> String {
-    let seconds = timestamp.get(..19).unwrap_or(timestamp);
-    format!("{} UTC", seconds.replace('T', " "))
-}
-
-/// `2 turns, 3.2k tokens in, 850 out, $0.12`.
-pub(crate) fn usage_text(usage: &Usage) -> String {
-    let turns = if usage.turns == 1 { "turn" } else { "turns" };
-    let cached = match usage.cached_tokens {
-        0 => String::new(),
-        cached => format!(" ({} cached)", tokens(cached)),
-    };
-    let cost = cost_text(usage);
-    let cost = if cost.is_empty() { cost } else { format!(", {cost}") };
-    let input = tokens(usage.input_tokens);
-    let output = tokens(usage.output_tokens);
-    format!("{} {turns}, {input} tokens in{cached}, {output} out{cost}", usage.turns)
-}
-
-/// A price in US dollars; empty when it is not known. Small ones have four decimal places.
-fn cost_text(usage: &Usage) -> String {
-    match usage.cost_usd {
-        cost if cost <= 0.0 => String::new(),
-        cost if cost < 0.1 => format!("${cost:.4}"),
-        cost => format!("${cost:.2}"),
-    }
-}
-
-/// Gates that wait, each with what it asks and what can be chosen.
-pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
-    let mut text = String::new();
-    for (gate, name) in gates.iter().zip(gate_names(gates)) {
-        let name = paint.bold(&name);
-        let _ = writeln!(text, "{} {name} asks: {}", paint.odd("?"), clean(&gate.question));
-        for failure in &gate.failures {
-            let _ = writeln!(text, "    {} {}", paint.bad("✗"), one_line(failure, 200));
-        }
-        for option in &gate.options {
-            let label = one_line(&option.label, 100);
-            let reason = option.unavailable.as_ref();
-            let reason = reason.map(|it| format!("  not now: {}", one_line(it, 200)));
-            let reason = paint.dim(&reason.unwrap_or_default());
-            let _ = writeln!(text, "    [{}] {label}  → {}{reason}", clean(&option.key), option.to);
-        }
-        match gate.text_option.as_ref().filter(|option| !option.key.is_empty()) {
-            Some(option) => {
-                let key = clean(&option.key);
-                let label = one_line(&option.label, 100);
-                let _ = writeln!(text, "    [{key}] {label}  → {}, or free text", option.to);
-            }
-            None if gate.freeform => text.push_str("    or free text\n"),
-            None => {}
-        }
-        if let Some(deadline) = gate.deadline_ms {
-            let _ = writeln!(text, "    {}", at_the_limit(gate, deadline.saturating_sub(now_ms())));
-        }
-    }
-    text
-}
-
-/// What happens at the limit of a gate, and when that is.
-fn at_the_limit(gate: &Gate, left_ms: i64) -> String {
-    let Gate { options, text_option, default_choice, .. } = gate;
-    let default = default_option(options, text_option.as_ref(), default_choice.as_deref());
-    let what = match default.filter(|option| option.unavailable.is_none()) {
-        Some(option) if option.key.is_empty() => format!("goes to {}", option.to),
-        Some(option) => {
-            format!("answers [{}] {}", clean(&option.key), one_line(&option.label, 100))
-        }
-        None => "fails".to_owned(),
-    };
-    match u64::try_from(left_ms).ok().filter(|left| *left > 0) {
-        Some(left) => format!("{what} in {} without an answer", took(left)),
-        None => format!("{what} now: it has timed out"),
-    }
-}
-
 /// A line for each stage, and below it what is to be known of it besides.
 fn stages(report: &Inspect, paint: Paint, width: usize) -> String {
     let has_tokens = report.stages.iter().any(|row| row.usage.as_ref().is_some_and(has_tokens));
@@ -328,15 +245,6 @@ fn has_cost(usage: &Usage) -> bool {
     usage.cost_usd > 0.0
 }
 
-/// The next node, and why it was this one.
-pub(crate) fn next_text(row: &StageRow) -> String {
-    let Some(choice) = &row.choice else { return String::new() };
-    match why(choice) {
-        why if why.is_empty() => choice.to.to_string(),
-        why => format!("{} ({why})", choice.to),
-    }
-}
-
 /// What is to be known of a stage besides: retries, its failure, its files.
 fn notes(row: &StageRow) -> Vec<String> {
     let mut notes = Vec::new();
@@ -353,9 +261,4 @@ fn notes(row: &StageRow) -> Vec<String> {
         notes.push(format!("wrote {}", one_line(&row.files_touched.join(", "), FILES)));
     }
     notes
-}
-
-/// A failure on one line.
-pub(crate) fn failure_line(failure: &Failure) -> String {
-    one_line(&failure.to_string(), 300)
 }

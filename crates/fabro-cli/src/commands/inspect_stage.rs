@@ -15,7 +15,7 @@ use fabro_types::{Outcome, RunId};
 use serde_json::Value;
 
 use super::context::shown;
-use super::inspect::{failure_line, next_text, questions, readable, usage_text};
+use super::run_lines::{failure_line, next_text, questions, readable, usage_text};
 use crate::global::Global;
 
 /// How many of the last lines of an output are shown.

@@ -12,7 +12,7 @@ use fabro_store::SqliteStore;
 use fabro_terminal::clean;
 use fabro_types::RunId;
 
-use super::dump::Family;
+use super::dump_files::Family;
 use crate::error;
 
 /// Keeps what a run recorded as a commit of its branch, and returns the branch. A commit that would say the same

@@ -8,7 +8,7 @@ use fabro_store::{SqliteStore, StoreError};
 use fabro_terminal::{Align, Paint, Table, cut, one_line, paint_run, took};
 use fabro_types::RunStatus;
 
-use super::inspect::fork_text;
+use super::run_lines::fork_text;
 use crate::exit::Exit;
 use crate::global::{Global, stdout_width};
 use crate::output;

@@ -12,7 +12,7 @@ use fabro_types::{RunId, RunStatus};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::inspect::failure_line;
+use super::run_lines::failure_line;
 use crate::complete;
 use crate::error;
 use crate::exit::Exit;

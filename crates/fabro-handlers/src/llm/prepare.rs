@@ -21,11 +21,11 @@ use super::LlmHandler;
 use super::summary::Summarised;
 use crate::agents::FailedServer;
 use crate::common::{canceled, text_of, warn};
-use crate::fan_in::FanIn;
+use crate::joined_branches::FanIn;
 use crate::memory::{self, StageContext};
 use crate::render::render_prompt;
 
-/// The heading of what an agent is told of its surroundings, at the end of its system prompt.
+/// The heading of the description of an agent's surroundings, at the end of its system prompt.
 const ENVIRONMENT: &str = "\n\n# Environment at the start\n\n";
 
 /// What the model of a stage is asked, and what it may use.
@@ -249,7 +249,7 @@ impl LlmHandler {
         Ok((tools, self.agents.redactor.redact(&system).into_owned()))
     }
 
-    /// What the agent is told of its surroundings. It stays what it was when the conversation began.
+    /// The description of the agent's surroundings. It stays what it was when the conversation began.
     async fn environment(&self, stage: &Stage, recorded: &[Event]) -> Result<String, Failure> {
         if !recorded.is_empty() {
             let given = recorded.iter().find_map(|event| match &event.entry.body {

@@ -5,25 +5,11 @@ use rusqlite::{Connection, params};
 use super::chain::Hash;
 use super::database::{Database, run_key};
 use super::fault::Fault;
+use super::format::has_hashes;
 use super::heads::Head;
-use super::transaction::Transaction;
-use super::{log, schema};
+use super::log;
+use super::row_hashes::message_sum;
 use crate::{InboxId, Message, RunAt, StoreError, gate};
-
-fn sum(message: &[u8]) -> Hash {
-    Hash::of(&[message])
-}
-
-/// Adds the sums of messages that an older format has.
-pub(super) fn hash_old_messages(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    let mut select = transaction.prepare("SELECT id, message FROM inbox WHERE pending")?;
-    let messages = select
-        .query_map([], |row| Ok((row.get::<_, i64>(0)?, sum(row.get_ref(1)?.as_bytes()?))))?;
-    for (id, sum) in messages.collect::<rusqlite::Result<Vec<_>>>()? {
-        transaction.execute("UPDATE inbox SET sum = ?2 WHERE id = ?1", params![id, sum])?;
-    }
-    Ok(())
-}
 
 impl Database {
     pub(super) fn post(
@@ -36,7 +22,7 @@ impl Database {
             path: self.path.clone(),
             detail: error.to_string(),
         })?;
-        let hash = sum(text.as_bytes());
+        let hash = message_sum(text.as_bytes());
         let id = self.write_with(|transaction| {
             let Some(key) = run_key(transaction, run)? else {
                 return Err(StoreError::NotFound { text: run.to_string() }.into());
@@ -68,7 +54,7 @@ impl Database {
             if let Some(head) = newest {
                 self.check_posted(conn, run, &head)?;
             }
-            let has_hashes = schema::has_hashes(conn)?;
+            let has_hashes = has_hashes(conn)?;
             let sum_column = if has_hashes { "sum" } else { "NULL" };
             let mut select = conn.prepare_cached(&format!(
                 "SELECT id, message, {sum_column} FROM inbox
@@ -80,7 +66,7 @@ impl Database {
                 let id = row.get(0)?;
                 let text = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
                 let stored = Hash::column_result(row.get_ref(2)?).ok();
-                if has_hashes && stored != Some(sum(text)) {
+                if has_hashes && stored != Some(message_sum(text)) {
                     let path = self.path.clone();
                     let detail = format!("message {id} of its inbox was changed");
                     return Err(StoreError::Corrupt { path, detail }.into());

@@ -1,13 +1,11 @@
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fabro_types::RunId;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::params;
 
 use super::database::Database;
-use super::fault::Fault;
-use super::schema;
-use super::transaction::Transaction;
+use super::format::has_leases;
+use super::lease_rows::{check, read, write};
 use crate::lease::{after, now_ms};
 use crate::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, StoreError};
 
@@ -57,64 +55,8 @@ impl Database {
 
     pub(super) fn driver(&self, run: RunId) -> Result<Option<LeaseOwner>, StoreError> {
         self.read_with(|conn| {
-            let record = if schema::has_leases(conn)? { read(conn, run)? } else { None };
+            let record = if has_leases(conn)? { read(conn, run)? } else { None };
             Ok(record.and_then(|record| record.owner(now_ms()).cloned()))
         })
     }
-}
-
-/// The runs that are driven at the moment, without their sub-workflows.
-pub(super) fn driven(conn: &Connection) -> Result<BTreeSet<RunId>, Fault> {
-    if !schema::has_leases(conn)? {
-        return Ok(BTreeSet::new());
-    }
-    let mut select = conn
-        .prepare_cached("SELECT epoch, owner, expires, run FROM leases WHERE owner IS NOT NULL")?;
-    let mut rows = select.query([])?;
-    let now_ms = now_ms();
-    let mut driven = BTreeSet::new();
-    while let Some(row) = rows.next()? {
-        if record(row)?.owner(now_ms).is_some() {
-            // A text that is not an id names no run.
-            driven.extend(row.get::<_, String>(3)?.parse::<RunId>());
-        }
-    }
-    Ok(driven)
-}
-
-/// Checks what a commit is made under: `lease`, or none where no process may have one.
-pub(super) fn check(
-    transaction: &Transaction<'_>,
-    run: RunId,
-    lease: Option<Lease>,
-) -> Result<(), Fault> {
-    let current = read(transaction, lease.map_or(run, |lease| lease.run))?;
-    Ok(LeaseRecord::check(current.as_ref(), run, lease, now_ms())?)
-}
-
-fn read(conn: &Connection, run: RunId) -> rusqlite::Result<Option<LeaseRecord>> {
-    let mut select =
-        conn.prepare_cached("SELECT epoch, owner, expires FROM leases WHERE run = ?1")?;
-    select.query_row([run.to_string()], record).optional()
-}
-
-fn record(row: &Row<'_>) -> rusqlite::Result<LeaseRecord> {
-    let owner: Option<String> = row.get(1)?;
-    Ok(LeaseRecord {
-        epoch: row.get::<_, i64>(0)?.cast_unsigned(),
-        // An owner that cannot be read was written by no version of the program.
-        owner: owner.and_then(|owner| serde_json::from_str(&owner).ok()),
-        expires_ms: row.get(2)?,
-    })
-}
-
-fn write(transaction: &Transaction<'_>, run: RunId, record: &LeaseRecord) -> rusqlite::Result<()> {
-    let owner = record.owner.as_ref().map(|owner| serde_json::json!(owner).to_string());
-    transaction
-        .prepare_cached(
-            "INSERT INTO leases (run, epoch, owner, expires) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (run) DO UPDATE SET epoch = ?2, owner = ?3, expires = ?4",
-        )?
-        .execute(params![run.to_string(), record.epoch.cast_signed(), owner, record.expires_ms])?;
-    Ok(())
 }

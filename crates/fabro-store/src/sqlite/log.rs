@@ -11,10 +11,11 @@ use super::chain::Hash;
 use super::database::Database;
 use super::database::run_key;
 use super::fault::Fault;
+use super::format::has_hashes;
 use super::heads::Head;
 use super::record::{self, Damage};
 use super::transaction::Transaction;
-use super::{lease, refs, runs, schema};
+use super::{lease_rows, refs, row_hashes};
 use crate::gate::{self, Effect};
 use crate::{Batch, InboxId, Lease, StoreError, summary};
 
@@ -93,7 +94,7 @@ impl Database {
         }
         let files = self.with_files(&named);
         let head = self.write_with(|transaction| {
-            lease::check(transaction, run, lease)?;
+            lease_rows::check(transaction, run, lease)?;
             let known = make_room(transaction, run, batch.expected_seq)?;
             let before = known.as_ref().and_then(|end| end.hash);
             let is_new = known.is_none();
@@ -114,7 +115,7 @@ impl Database {
                 head = Some(Head::new(seq, hash));
             }
             if is_new || batch.records.iter().any(|record| record.summary.is_some()) {
-                runs::seal(transaction, key)?;
+                row_hashes::seal(transaction, key)?;
             }
             for (blob, bytes) in batch.blobs.iter().filter(|(_, bytes)| is_small(bytes)) {
                 insert_blob(transaction, blob, bytes)?;
@@ -325,7 +326,7 @@ struct RunRow {
 }
 
 fn run_row(conn: &Connection, run: RunId) -> rusqlite::Result<Option<RunRow>> {
-    if !schema::has_hashes(conn)? {
+    if !has_hashes(conn)? {
         let key = run_key(conn, run)?;
         return Ok(key.map(|key| RunRow { key, unhashed: None }));
     }

@@ -4,16 +4,15 @@ use std::io;
 use std::time::Duration;
 
 use fabro_types::{RunId, RunStatus};
-use rusqlite::types::{FromSql as _, ValueRef};
-use rusqlite::{Row, params};
+use rusqlite::Row;
 use serde::Deserialize as _;
 use serde::de::{IntoDeserializer as _, value};
 
-use super::chain::Hash;
 use super::database::{Database, run_key};
 use super::fault::Fault;
-use super::transaction::Transaction;
-use super::{inbox, lease, log, schema};
+use super::format::has_hashes;
+use super::row_hashes::{ROW_TEXT, is_sealed};
+use super::{lease_rows, log, schema};
 use crate::summary::{self, Known, MAX_ANCESTORS};
 use crate::{Lease, LeaseOwner, RunSummary, StoreError, StoreWarning};
 
@@ -21,55 +20,17 @@ use crate::{Lease, LeaseOwner, RunSummary, StoreError, StoreWarning};
 /// taken the run over.
 const DELETE_TTL: Duration = Duration::from_mins(1);
 
-/// What the sum of a run's row is made from, and the sum.
-const ROW_TEXT: &str =
-    "json_array(id, parent, workflow, goal, status, started, ended, unhashed), sum";
-
-/// Whether a row has the sum of its text. Rows of stores of older formats have neither.
-fn is_sealed(text: ValueRef<'_>, sum: ValueRef<'_>) -> bool {
-    let Ok(text) = text.as_bytes() else { return true };
-    Hash::column_result(sum).ok() == Some(Hash::of(&[text]))
-}
-
-/// Renews the sum of a run's row.
-pub(super) fn seal(transaction: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
-    let select = format!("SELECT {ROW_TEXT} FROM runs WHERE key = ?1");
-    let sum = transaction
-        .prepare_cached(&select)?
-        .query_row([key], |row| Ok(Hash::of(&[row.get_ref(0)?.as_bytes()?])))?;
-    transaction
-        .prepare_cached("UPDATE runs SET sum = ?2 WHERE key = ?1")?
-        .execute(params![key, sum])?;
-    Ok(())
-}
-
-/// Marks the records of an older format as such, and adds the sums of the other rows.
-pub(super) fn hash_old_rows(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    transaction.execute_batch(
-        "UPDATE runs SET unhashed = coalesce(
-            (SELECT id & 0xffffffff FROM events
-                WHERE id > runs.key << 32 AND id <= runs.key << 32 | 0xffffffff
-                ORDER BY id DESC LIMIT 1), 0)",
-    )?;
-    let mut select = transaction.prepare("SELECT key FROM runs")?;
-    let keys = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
-    for key in keys {
-        seal(transaction, key)?;
-    }
-    inbox::hash_old_messages(transaction)
-}
-
 impl Database {
     pub(super) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
         self.read_with(|conn| {
-            let sums = if schema::has_hashes(conn)? { ROW_TEXT } else { "NULL, NULL" };
+            let sums = if has_hashes(conn)? { ROW_TEXT } else { "NULL, NULL" };
             let mut select = conn.prepare_cached(&format!(
                 "SELECT id, parent, workflow, goal, status, started, ended, {sums}
                 FROM runs ORDER BY key DESC"
             ))?;
             let runs = select.query_and_then([], |row| self.summary(row))?;
             let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
-            summary::mark_interrupted(&mut runs, &lease::driven(conn)?);
+            summary::mark_interrupted(&mut runs, &lease_rows::driven(conn)?);
             Ok(runs)
         })
     }
@@ -148,7 +109,7 @@ impl Database {
             }
         }
         self.write_with(|transaction| {
-            lease::check(transaction, root, lease)?;
+            lease_rows::check(transaction, root, lease)?;
             for member in &family {
                 let Some(key) = run_key(transaction, *member)? else { continue };
                 let events = "DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32";
@@ -188,7 +149,7 @@ impl Database {
     /// Acquiring a lease is a write, so no driver starts before this transaction ends.
     pub(super) fn sweep(&self) -> Result<bool, StoreError> {
         self.write_with(|transaction| {
-            if !lease::driven(transaction)?.is_empty() {
+            if !lease_rows::driven(transaction)?.is_empty() {
                 return Ok(false);
             }
             let unused = "DELETE FROM blobs WHERE id NOT IN (SELECT blob FROM uses)";

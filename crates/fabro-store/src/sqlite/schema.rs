@@ -10,8 +10,9 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{self, Fault};
+use super::format::{FORMAT, format, has_hashes, has_leases};
 use super::transaction::Transaction;
-use super::{lease, runs};
+use super::{lease_rows, row_hashes};
 use crate::StoreError;
 
 /// The database's name in the store's directory.
@@ -19,9 +20,6 @@ pub(super) const FILE: &str = "fabro.db";
 
 /// The prefix of directories in which databases are created.
 const UNFINISHED: &str = ".new-";
-
-/// The format this version writes, and the newest it reads.
-const FORMAT: i64 = 3;
 
 /// Says in the file's header that it is ours: `Fabr`.
 const APPLICATION: i64 = 0x4661_6272;
@@ -274,11 +272,11 @@ fn migrate(conn: &Connection, path: &Path) -> Result<(), Fault> {
     }
     if !has_hashes(&transaction)? {
         // A driver of format 2 would write records without a hash.
-        if !lease::driven(&transaction)?.is_empty() {
+        if !lease_rows::driven(&transaction)?.is_empty() {
             return Err(StoreError::Busy { path: path.to_owned() }.into());
         }
         transaction.execute_batch(HASHES)?;
-        runs::hash_old_rows(&transaction)?;
+        row_hashes::hash_old_rows(&transaction)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
     }
     transaction.commit()?;
@@ -288,16 +286,6 @@ fn migrate(conn: &Connection, path: &Path) -> Result<(), Fault> {
         let _ = fs::remove_file(drivers);
     }
     Ok(())
-}
-
-/// Whether the store has leases: one that is only read may have an older format.
-pub(super) fn has_leases(conn: &Connection) -> rusqlite::Result<bool> {
-    Ok(format(conn)? >= 2)
-}
-
-/// Whether records have hashes: a store that is only read may have an older format.
-pub(super) fn has_hashes(conn: &Connection) -> rusqlite::Result<bool> {
-    Ok(format(conn)? >= 3)
 }
 
 /// Takes away what other users may do with a store of an older format.
@@ -310,10 +298,6 @@ fn make_private(path: &Path) -> io::Result<()> {
         set(&beside(path, end), 0o600)?;
     }
     path.parent().map_or(Ok(()), |dir| set(dir, 0o700))
-}
-
-fn format(conn: &Connection) -> rusqlite::Result<i64> {
-    conn.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
 /// Refuses what is not a store, and stores of newer versions.

@@ -13,7 +13,7 @@ use super::chain::Hash;
 use super::database::{Database, run_key};
 use super::fault;
 use super::heads::Head;
-use super::{lease, log, refs, runs};
+use super::{lease_rows, log, refs, row_hashes};
 use crate::{StoreError, summary};
 
 /// How many events are checked at a time.
@@ -112,7 +112,7 @@ impl Database {
     pub(super) fn accept_loss(&self, run: RunId) -> Result<(), StoreError> {
         let root = self.root(run)?;
         let head = self.write_with(|transaction| {
-            lease::check(transaction, root, None)?;
+            lease_rows::check(transaction, root, None)?;
             Ok(log::end(transaction, run)?)
         })?;
         let Some(end) = head else { return self.heads.remove(run) };
@@ -131,7 +131,7 @@ impl Database {
             for change in &changes {
                 log::update_run(transaction, end.key, change)?;
             }
-            Ok(runs::seal(transaction, end.key)?)
+            Ok(row_hashes::seal(transaction, end.key)?)
         })?;
         self.heads.remove(run)?;
         self.heads.write(run, &Head::new(end.seq, end.hash.unwrap_or_else(|| Hash::of_run(run))))

@@ -1,11 +1,14 @@
 //! What commands do with their arguments: which of them they evaluate.
 
+mod interpreters;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::lists::{self, MAX_DEPTH};
-use super::words::{Word, is_name, unclear};
-use super::{flow, interpreters};
+use super::flow;
+use super::lists;
+use super::scanner::MAX_DEPTH;
+use super::word::{Word, is_name, unclear};
 use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};
 

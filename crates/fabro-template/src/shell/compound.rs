@@ -1,9 +1,10 @@
 //! Loops, `case`, `if` and `[[ … ]]`.
 
 use super::commands::leads;
-use super::flow::{ARGUMENTS, Flow};
-use super::lists::{End, LOOP_NAME, Scan, Scanner};
-use super::words::{Syntax, Word, is_name, unclear};
+use super::flow::ARGUMENTS;
+use super::lists::LOOP_NAME;
+use super::scanner::{End, Flow, Scan, Scanner};
+use super::word::{Syntax, Word, is_name, unclear};
 use crate::misplaced::{Advice, Misplaced};
 
 const COMPARISON: Misplaced = Misplaced::new(
@@ -67,7 +68,7 @@ impl Scanner<'_> {
                 self.loop_words(&name.text)?;
             } else {
                 let start = self.reads.len();
-                // Without words, the loop is over the arguments.
+                // Without words, the loop iterates over the arguments.
                 self.assigned.push(Flow {
                     name: Some(ARGUMENTS.to_owned()),
                     to: name.text.clone(),

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::lists::Scanner;
-use super::words::{Word, is_name};
+use super::scanner::{Flow, Read, Scanner};
+use super::word::{Word, is_name};
 use crate::misplaced::{Advice, Misplaced};
 
 /// The name under which the arguments of the script and of its functions are known: `$1`, `$@`.
@@ -13,46 +13,6 @@ pub(super) const ARGUMENTS: &str = "@";
 
 /// The name under which all variables and functions are known together, as `declare -p` prints them.
 const STATE: &str = "state";
-
-/// Something in the text that a command uses, and that may hold values.
-#[derive(Clone, Debug)]
-pub(super) enum Read {
-    /// A variable or an argument.
-    Variable(Range<usize>),
-    /// A file, by a word that may name one.
-    File(Range<usize>),
-    /// What a command of this name prints, which may be a function.
-    Output(Range<usize>),
-    /// All variables and functions.
-    State,
-}
-
-/// Values and variables that become part of a variable, of the arguments or of a file.
-#[derive(Default)]
-pub(super) struct Flow {
-    pub(super) values: Range<usize>,
-    pub(super) heredocs: Range<usize>,
-    /// By their place in [`Scanner::reads`].
-    pub(super) reads: Range<usize>,
-    /// The name that a word without anything else in it may be.
-    pub(super) name: Option<String>,
-    pub(super) to: String,
-    /// The command with these arguments; they are taken only if it is a function.
-    pub(super) command: Option<String>,
-    /// As a command it would be one that values decide, or that evaluates them.
-    pub(super) leads: bool,
-    /// By `declare` and the like, which read `(…)` in the value for arrays.
-    pub(super) by_declaration: bool,
-}
-
-/// Where code comes from.
-#[derive(Default)]
-pub(super) struct Sinks {
-    /// Variables that are evaluated as code or in arithmetic.
-    pub(super) evaluated: BTreeSet<String>,
-    /// Variables that stand where the name of a command stands.
-    pub(super) commands: BTreeSet<String>,
-}
 
 /// The file that a word names, as a target of flows; `None` when it names none.
 pub(super) fn file(word: &Word) -> Option<String> {

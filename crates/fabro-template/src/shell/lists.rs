@@ -3,87 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::flow::{self, Flow, Read, Sinks};
-use super::words::{Syntax, Word, unclear};
-use super::{HeredocEnd, Place, Reading, VALUE};
+use super::flow;
+use super::scanner::{End, Flow, MAX_DEPTH, Scan, Scanner, Sinks, Slot};
+use super::word::{Syntax, Word, unclear};
+use super::{Reading, VALUE};
 use crate::misplaced::{Advice, Misplaced};
-
-/// The deepest nesting of commands, quotes and brackets that is followed.
-pub(super) const MAX_DEPTH: usize = 48;
 
 const COMMENT: Misplaced = Misplaced::new("in a comment", Advice::Variable);
 pub(super) const LOOP_NAME: Misplaced =
     Misplaced::new("as the name of a variable or a function", Advice::Fixed);
-
-/// `Err`: from here on shells may read the script in more than one way.
-pub(super) type Scan<T> = Result<T, Misplaced>;
-
-/// What ends a list.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    Text,
-    Paren,
-    Words(&'static [&'static str]),
-    /// `;;` and the like, or `esac`.
-    CaseItem,
-}
 
 /// Words of the grammar, where a command may begin.
 pub(super) const RESERVED: [&str; 20] = [
     "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function",
     "if", "in", "select", "then", "until", "while", "{", "}",
 ];
-
-#[derive(Clone, Default)]
-pub(super) struct Slot {
-    pub(super) place: Option<Place>,
-    refused: Option<Misplaced>,
-    /// The command that its here-document belongs to must accept it, too.
-    pub(super) heredoc: Option<usize>,
-}
-
-pub(super) struct Heredoc {
-    pub(super) end: HeredocEnd,
-    pub(super) expands: bool,
-    pub(super) is_accepted: bool,
-    pub(super) refused: Option<Misplaced>,
-    /// What is expanded in it, in [`Scanner::reads`].
-    pub(super) reads: Range<usize>,
-}
-
-pub(super) struct Scanner<'t> {
-    pub(super) text: &'t str,
-    pub(super) bytes: &'t [u8],
-    pub(super) at: usize,
-    /// The number of the next value.
-    pub(super) next: usize,
-    pub(super) depth: usize,
-    pub(super) heredocs: Vec<Heredoc>,
-    /// Here-documents whose text begins after the next line end.
-    pub(super) pending: VecDeque<usize>,
-    /// The variables that are expanded, and what else commands use.
-    pub(super) reads: Vec<Read>,
-    /// `$_` is read: the last word of the command before.
-    pub(super) reads_last_word: bool,
-    /// The files that `exec` made the output of what follows.
-    pub(super) redirected: Vec<String>,
-    pub(super) slots: Vec<Slot>,
-    /// Values before this one are decided.
-    decided: usize,
-    pub(super) sinks: Sinks,
-    pub(super) assigned: Vec<Flow>,
-    /// Variables with attributes: integers and references; arrays.
-    pub(super) attributed: BTreeSet<String>,
-    pub(super) arrays: BTreeSet<String>,
-    pub(super) is_any_attributed: bool,
-    pub(super) functions: BTreeSet<String>,
-    /// The functions that read their input: what they run of it, and the names that they read.
-    pub(super) readers: BTreeMap<String, (Option<String>, BTreeSet<String>)>,
-    /// The variables and files that take the input of a command, in the order of the text.
-    pub(super) input_names: Vec<String>,
-    /// The commands that run their input, and do not have one of their own.
-    pub(super) input_runners: Vec<String>,
-}
 
 /// Reads a script in which every NUL stands for a value.
 pub(crate) fn read(text: &str) -> Reading {

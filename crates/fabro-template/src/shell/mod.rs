@@ -8,9 +8,10 @@
 mod commands;
 mod compound;
 mod flow;
-mod interpreters;
 mod lists;
+mod scanner;
 mod simple;
+mod word;
 mod words;
 
 use std::collections::BTreeSet;

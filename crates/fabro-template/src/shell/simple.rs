@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::commands::{self, Verdict};
-use super::flow::{self, ARGUMENTS, Flow, Read};
-use super::lists::{Heredoc, Input, LOOP_NAME, RESERVED, Scan, Scanner};
-use super::words::{ARITHMETIC, Syntax, Word, is_name, unclear, unclosed};
+use super::flow::{self, ARGUMENTS};
+use super::lists::{Input, LOOP_NAME, RESERVED};
+use super::scanner::{Flow, Heredoc, Read, Scan, Scanner};
+use super::word::{Syntax, Word, is_name, unclear, unclosed};
+use super::words::ARITHMETIC;
 use super::{HeredocEnd, Place, VALUE};
 use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};

@@ -138,7 +138,7 @@ fn random_case(random: &mut TestRng) -> Case {
         }
         frame.push_str(FRAMES[pick(random, FRAMES.len())]);
     }
-    // Now and then something is lost or moved, which makes scripts that nobody would write.
+    // Now and then something is lost or moved, which makes scripts that no person would write.
     for _ in 0..pick(random, 3) {
         let at = pick(random, frame.len() + 1);
         if pick(random, 4) == 0 && frame.is_char_boundary(at) {

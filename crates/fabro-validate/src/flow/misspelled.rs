@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use fabro_graph::{Node, NodeKind, Workflow};
 
-use super::keys::{Need, element_name, no_key_of_node};
+use super::writer::{Need, element_name, no_key_of_node};
 use crate::near::Nearby;
 
 /// What is written for a key, and the key.

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use fabro_graph::{NodeIx, Workflow};
 
 use super::graph::{Flow, StepKind};
-use super::keys::Writer;
+use super::writer::Writer;
 
 /// How many steps the searches for nearest writers may take in one workflow; after that a finding
 /// names none.

@@ -5,7 +5,7 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::graph::Flow;
-use super::keys::Writer;
+use super::writer::Writer;
 
 /// A place that reads a key.
 #[derive(Clone, Copy, Debug)]

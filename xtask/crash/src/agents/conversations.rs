@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::model::{Asked, INTERRUPTED, text_of};
 use super::workflow::AT_ONCE;
+use crate::model::{Asked, INTERRUPTED, text_of};
 
 /// The conversations of one run.
 pub(super) struct Conversations<'a> {

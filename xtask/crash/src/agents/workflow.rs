@@ -3,8 +3,8 @@
 //!
 //! Each prompt ends in a plan, `PLAN NAME: step, step`, which the [model](super::model) follows.
 
-use super::Model;
-use crate::case::Work;
+use crate::model::Model;
+use crate::work::Work;
 use crate::workflow::Text;
 
 /// How many agents run at once, at most.

@@ -1,10 +1,10 @@
 //! Programs that run code from their arguments or their input, and programs that run other commands.
 
-use super::commands::{Verdict, is_option, name_of};
-use super::words::Word;
-use super::{flow, lists};
+use super::{Verdict, is_option, name_of};
 use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};
+use crate::shell::word::Word;
+use crate::shell::{flow, lists};
 
 /// How a program finds its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,165 @@
+//! The files of a dump: what a run and its sub-workflows recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use fabro_engine::read_all;
+use fabro_events::{Event, EventBody, ParentStage};
+use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as write_run};
+use fabro_inspect::{StageChange, artifacts, changes};
+use fabro_run::{Bundle, is_driven};
+use fabro_sandbox::artifacts::{FILES, stored_file};
+use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_store::{Runs as _, SqliteStore};
+use fabro_types::RunId;
+
+use crate::output;
+
+/// The logs of a run and of its sub-workflows.
+pub(super) struct Family {
+    pub(super) logs: BTreeMap<RunId, Vec<Event>>,
+    driven: bool,
+    pub(super) keep_references: bool,
+    /// What stages changed in git worktrees, as patches, by their runs and full names.
+    patches: BTreeMap<(RunId, String), Vec<u8>>,
+}
+
+impl Family {
+    pub(super) async fn read(store: &SqliteStore, run: RunId) -> anyhow::Result<Self> {
+        let mut logs = BTreeMap::new();
+        for member in store.family(run).await? {
+            logs.insert(member, read_all(store, member).await?);
+        }
+        let mut patches = BTreeMap::new();
+        for (member, events) in &logs {
+            add_patches(*member, events, &mut patches).await;
+        }
+        Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false, patches })
+    }
+
+    /// Writes a run, then its sub-workflows below `children/`, each under the name of its stage.
+    pub(super) fn write(
+        &self,
+        store: &SqliteStore,
+        run: RunId,
+        prefix: &str,
+        writer: &mut dyn DumpWriter,
+    ) -> anyhow::Result<()> {
+        let Some(events) = self.logs.get(&run) else { return Ok(()) };
+        let bundle = created(events).map(|(bundle, _)| Bundle::load(store, bundle)).transpose()?;
+        let graph = bundle.map(|bundle| bundle.source).unwrap_or_default();
+        let dumped = DumpRun {
+            events,
+            is_driven: self.driven,
+            graph: &graph,
+            blobs: store,
+            keep_references: self.keep_references,
+        };
+        let stages = write_run(&dumped, prefix, writer)?;
+        let run_dir = store.runs_dir().join(run.to_string());
+        for stage in &stages {
+            earlier_attempts(&run_dir, stage, prefix, writer)?;
+            let name = stage.key().full_name();
+            if let Some(patch) = self.patches.get(&(run, name)) {
+                let path = format!("{prefix}stages/{}/diff.patch", stage.name);
+                writer.write(&path, patch).map_err(|source| DumpError::Write { path, source })?;
+            }
+        }
+        write_artifacts(events, &run_dir, prefix, writer)?;
+        let mut taken = BTreeSet::new();
+        for (child, events) in &self.logs {
+            let Some((_, Some(parent))) = created(events) else { continue };
+            if parent.run_id != run {
+                continue;
+            }
+            let is_above =
+                |stage: &&StageDir| parent.is(stage.branch.as_deref(), &stage.node, stage.visit);
+            // A rewind may have taken the stage back.
+            let Some(stage) = stages.iter().rfind(is_above) else { continue };
+            // Each attempt has its own; older versions have not recorded which.
+            let first = format!("{prefix}children/{}/", stage.name);
+            let later =
+                (2_u32..).map(|number| format!("{prefix}children/{}.{number}/", stage.name));
+            let mut free =
+                std::iter::once(first).chain(later).skip_while(|name| !taken.insert(name.clone()));
+            let Some(prefix) = free.next() else { continue };
+            self.write(store, *child, &prefix, writer)?;
+        }
+        Ok(())
+    }
+}
+
+/// The patches of the stages of a run that changed files. Those whose commits are gone are warnings: the rest of
+/// the dump is right.
+async fn add_patches(
+    run: RunId,
+    events: &[Event],
+    patches: &mut BTreeMap<(RunId, String), Vec<u8>>,
+) {
+    let Some(changes) = changes(events) else { return };
+    let repository = Path::new(&changes.worktree.repository);
+    for StageChange { stage, from, to } in changes.stages {
+        match patch(repository, &from, &to, PatchStyle::Patch).await {
+            Ok(patch) => drop(patches.insert((run, stage), patch)),
+            Err(error) => output::stderr(&format!("warning: no diff.patch of {stage}: {error}\n")),
+        }
+    }
+}
+
+fn created(events: &[Event]) -> Option<(&fabro_types::BlobRef, Option<&ParentStage>)> {
+    events.iter().find_map(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => Some((&created.bundle, created.parent.as_ref())),
+        _ => None,
+    })
+}
+
+/// What commands and models of earlier attempts wrote is in files of the run's directory only. It is
+/// part of the dump as long as it is there.
+fn earlier_attempts(
+    run_dir: &Path,
+    stage: &StageDir,
+    prefix: &str,
+    writer: &mut dyn DumpWriter,
+) -> Result<(), DumpError> {
+    const FILES: [&str; 4] = ["prompt.md", "response.md", "stdout.log", "stderr.log"];
+    for attempt in 1..=stage.earlier_attempts {
+        let below = format!("stages/{}/attempt-{attempt}", stage.name);
+        for name in FILES {
+            let Ok(file) = File::open(run_dir.join(&below).join(name)) else { continue };
+            let path = format!("{prefix}{below}/{name}");
+            let copied = copy(file, &path, writer);
+            copied.map_err(|source| DumpError::Write { path, source })?;
+        }
+    }
+    Ok(())
+}
+
+/// The artifacts, as `artifacts/{stage}/retry_{attempt}/{path}`. One that is missing or damaged is a
+/// warning: the rest of the dump is right.
+fn write_artifacts(
+    events: &[Event],
+    run_dir: &Path,
+    prefix: &str,
+    writer: &mut dyn DumpWriter,
+) -> Result<(), DumpError> {
+    for kept in artifacts(events) {
+        let name = kept.artifact.file.strip_prefix(FILES).unwrap_or(&kept.artifact.file);
+        let path = format!("{prefix}artifacts{name}");
+        let failed = |source| DumpError::Write { path: path.clone(), source };
+        match stored_file(run_dir, &kept.artifact.file, &kept.artifact.sha256) {
+            Ok(file) => {
+                let file = File::open(file).map_err(failed)?;
+                copy(file, &path, writer).map_err(failed)?;
+            }
+            Err(damaged) => output::stderr(&format!("warning: {damaged}\n")),
+        }
+    }
+    Ok(())
+}
+
+fn copy(mut file: File, path: &str, writer: &mut dyn DumpWriter) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    writer.stream(path, size, &mut |out| io::copy(&mut file, out).map(drop))
+}

@@ -1,0 +1,109 @@
+//! Which stages write a key.
+
+use fabro_graph::{Node, NodeIx, NodeKind, Workflow};
+
+use crate::checking::text;
+
+/// What it takes for a key to have a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: the engine writes it.
+    Nothing,
+    /// One of the stages that write it.
+    Stage(Writer),
+    /// It cannot have one.
+    Impossible { why: String, fix: String },
+}
+
+/// Which stages write a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Writer {
+    /// Those that ask a model, by their answer.
+    Response,
+    /// Those that ask a model, by the updates that it may ask for.
+    Updates,
+    Command,
+    Human,
+    FanOut,
+    FanIn,
+    /// A list, in its branches: one whose elements are called as those of this node; with `any`, each
+    /// list. A model may write a key of that name too.
+    Element {
+        list: NodeIx,
+        any: bool,
+    },
+    /// One alone.
+    Node(NodeIx),
+}
+
+impl Writer {
+    /// Whether this node is one.
+    pub(crate) fn is(self, workflow: &Workflow, at: usize) -> bool {
+        let node = || workflow.node(NodeIx::new(at));
+        match self {
+            Self::Node(ix) => ix.index() == at,
+            Self::Response => asks_model(node()),
+            // With a schema of its own an answer is data, and asks for nothing.
+            Self::Updates => asks_model(node()) && !has_own_schema(node()),
+            Self::Command => node().kind == NodeKind::Command,
+            Self::Human => node().kind == NodeKind::Human,
+            Self::FanOut => node().kind == NodeKind::Parallel,
+            Self::FanIn => node().kind == NodeKind::FanIn,
+            Self::Element { .. } => self.is_list(workflow, at) || Self::Updates.is(workflow, at),
+        }
+    }
+
+    /// Whether this node has a list whose elements have the key.
+    pub(crate) fn is_list(self, workflow: &Workflow, at: usize) -> bool {
+        let Self::Element { list, any } = self else { return false };
+        let node = workflow.node(NodeIx::new(at));
+        let is_called_so = || element_name(node) == element_name(workflow.node(list));
+        node.for_each().is_some() && (any || is_called_so())
+    }
+
+    /// What such a stage is called.
+    pub(crate) fn name(self, workflow: &Workflow) -> String {
+        match self {
+            Self::Response => "an agent or prompt node".to_owned(),
+            Self::Updates => "an agent or prompt node, by its context_updates,".to_owned(),
+            Self::Command => "a command node".to_owned(),
+            Self::Human => "a human gate".to_owned(),
+            Self::FanOut => "a parallel node".to_owned(),
+            Self::FanIn => "a fan-in".to_owned(),
+            Self::Element { list, .. } => format!("the list of `{}`", workflow.node(list).id),
+            Self::Node(ix) => format!("`{}`", workflow.node(ix).id),
+        }
+    }
+}
+
+/// How the elements of a list are called.
+pub(super) fn element_name(node: &Node) -> &str {
+    node.attrs.text("as").map_or("item", str::trim)
+}
+
+/// What to read of a node instead of a key that begins with its id.
+pub(super) fn no_key_of_node(workflow: &Workflow, id: &str) -> String {
+    let Some(node) = workflow.find(id).map(|ix| workflow.node(ix)) else {
+        return "name a node of this workflow".to_owned();
+    };
+    match node.kind {
+        NodeKind::Command => {
+            "read `command.output` of the last command, or its `command.exit_code`".to_owned()
+        }
+        NodeKind::Human => "read `human.gate.label` or `human.gate.text`".to_owned(),
+        NodeKind::ManagerLoop => format!("read `child.{id}`"),
+        _ if asks_model(node) && has_own_schema(node) => format!("read `output.{id}`"),
+        _ if asks_model(node) => format!("read `response.{id}`"),
+        _ => "read `outcome`".to_owned(),
+    }
+}
+
+/// Whether the node asks a model, directly or as a fan-in with a prompt.
+pub(super) fn asks_model(node: &Node) -> bool {
+    node.kind.is_llm() || (node.kind == NodeKind::FanIn && text(&node.attrs, "prompt").is_some())
+}
+
+/// Whether the answer of its model is data of a schema of its own.
+pub(super) fn has_own_schema(node: &Node) -> bool {
+    text(&node.attrs, "output_schema").is_some_and(|schema| schema.trim() != "routing")
+}
