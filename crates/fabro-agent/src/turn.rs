@@ -234,7 +234,7 @@ impl Parts {
     /// Sends a request, with retries and failover. The usage is counted and priced. A failed try that another
     /// one follows is recorded at once, with its usage, after what is pending: the retry may be a minute away.
     /// The usage of the answer, and of the error, is without those. `so_far` is what the request in flight has
-    /// used, without a price.
+    /// used, as far as its provider has said.
     pub(crate) async fn ask(
         &self,
         ledger: &Ledger,

@@ -181,9 +181,11 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
     let mut in_flight = std::mem::take(&mut driver.in_flight);
     // Handlers that wait for a report to be recorded must not wait forever.
     drop(driver);
-    // A handler that does not end soon after its cancellation is dropped.
-    let ending = async { while in_flight.next().await.is_some() {} };
-    let _ = tokio::time::timeout(STOP_GRACE, ending).await;
+    // A handler that does not end soon after its cancellation is dropped. After a stop they had their time.
+    if !matches!(end, Ok(RunEnd::Stopped)) {
+        let ending = async { while in_flight.next().await.is_some() {} };
+        let _ = tokio::time::timeout(STOP_GRACE, ending).await;
+    }
     end
 }
 
