@@ -236,7 +236,8 @@ impl<'a> SummaryWriter<'a> {
         let mut pending = Record::default();
         let mut request = self.parts.request(messages);
         request.streams = false;
-        let answer = self.parts.ask(self.ledger, request, None, &mut pending).await;
+        let answer =
+            self.parts.ask(self.ledger, request, None, &mut pending, &Mutex::default()).await;
         self.progress.lock().failed = pending.notes;
         answer
     }

@@ -11,7 +11,8 @@ use fabro_llm::{
     ToolCall, ask,
 };
 use fabro_redact::Redactor;
-use fabro_types::Usage;
+use fabro_types::{FailureClass, Usage};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::oneshot;
@@ -34,13 +35,19 @@ impl Session {
             request.tools = Arc::clone(&self.specs);
             request.output_schema.clone_from(&self.parts.settings.output_schema);
             let began = self.began.take();
+            let so_far = Mutex::default();
             let answer = {
-                let reply = self.parts.ask(&self.ledger, request, began, &mut self.pending);
+                let reply =
+                    self.parts.ask(&self.ledger, request, began, &mut self.pending, &so_far);
                 tokio::select! {
                     biased;
-                    () = cancel.cancelled() => return Err(SessionError::Canceled),
-                    answer = reply => answer,
+                    () = cancel.cancelled() => None,
+                    answer = reply => Some(answer),
                 }
+            };
+            let Some(answer) = answer else {
+                self.record_canceled(so_far.into_inner()).await;
+                return Err(SessionError::Canceled);
             };
             match answer {
                 Ok(reply) if !is_empty(&reply) => return Ok(reply),
@@ -74,6 +81,20 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Records what a request that was canceled used, as far as its provider had said.
+    async fn record_canceled(&mut self, so_far: Usage) {
+        if so_far.is_nothing() {
+            return;
+        }
+        let mut usage = Usage { failed_requests: 1, ..so_far };
+        self.parts.count(&self.ledger, &mut usage);
+        let message = "the request was canceled before its answer was complete".to_owned();
+        let class = FailureClass::Canceled;
+        self.note(EventBody::AgentError { class, message, usage: Some(usage) });
+        // The session ends as canceled in any case.
+        let _ = self.flush().await;
     }
 
     /// Records an answer and puts it into the conversation; gives the calls it asks for.
@@ -212,25 +233,19 @@ impl Parts {
 
     /// Sends a request, with retries and failover. The usage is counted and priced. A failed try that another
     /// one follows is recorded at once, with its usage, after what is pending: the retry may be a minute away.
-    /// The usage of the answer, and of the error, is without those.
+    /// The usage of the answer, and of the error, is without those. `so_far` is what the request in flight has
+    /// used, as far as its provider has said.
     pub(crate) async fn ask(
         &self,
         ledger: &Ledger,
         request: Request,
         began: Option<oneshot::Sender<()>>,
         pending: &mut Record,
+        so_far: &Mutex<Usage>,
     ) -> Result<Reply, ModelError> {
         let settings = &self.settings;
         let redact = |text: &str| settings.redactor.redact(text).into_owned();
-        let model = request.model.clone();
-        let price = |usage: &mut Usage| {
-            usage.model = usage.model.take().or_else(|| model.clone());
-            usage.response_model = usage.response_model.take().map(|name| redact(&name));
-            if let Some(price) = &settings.price {
-                price(usage);
-            }
-            ledger.add_usage(usage);
-        };
+        let price = |usage: &mut Usage| self.count(ledger, usage);
         // What the recorded tries used, before it was priced.
         let mut recorded = Usage::default();
         let (failures, mut failed) = mpsc::unbounded_channel();
@@ -253,8 +268,17 @@ impl Parts {
             self.journal.touch();
             match progress {
                 Progress::Part(Part::Text(text)) => return live(LiveAnswer::Text(text)),
+                Progress::Part(Part::Usage(usage)) => {
+                    so_far.lock().clone_from(usage);
+                    return;
+                }
+                Progress::Part(Part::Warning(_)) => {}
                 Progress::Part(_) => return,
-                _ => live(LiveAnswer::End),
+                _ => {
+                    // The error has it.
+                    *so_far.lock() = Usage::default();
+                    live(LiveAnswer::End);
+                }
             }
             match progress {
                 Progress::Retrying { error, wait, .. } => {
@@ -290,6 +314,18 @@ impl Parts {
                 Err(error)
             }
         }
+    }
+
+    /// Prices what a request used, and adds it to the session's usage.
+    fn count(&self, ledger: &Ledger, usage: &mut Usage) {
+        let settings = &self.settings;
+        usage.model = usage.model.take().or_else(|| settings.model.clone());
+        let redact = |name: String| settings.redactor.redact(&name).into_owned();
+        usage.response_model = usage.response_model.take().map(redact);
+        if let Some(price) = &settings.price {
+            price(usage);
+        }
+        ledger.add_usage(usage);
     }
 
     async fn record_tries(

@@ -181,9 +181,11 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
     let mut in_flight = std::mem::take(&mut driver.in_flight);
     // Handlers that wait for a report to be recorded must not wait forever.
     drop(driver);
-    // A handler that does not end soon after its cancellation is dropped.
-    let ending = async { while in_flight.next().await.is_some() {} };
-    let _ = tokio::time::timeout(STOP_GRACE, ending).await;
+    // A handler that does not end soon after its cancellation is dropped. After a stop they had their time.
+    if !matches!(end, Ok(RunEnd::Stopped)) {
+        let ending = async { while in_flight.next().await.is_some() {} };
+        let _ = tokio::time::timeout(STOP_GRACE, ending).await;
+    }
     end
 }
 
@@ -208,7 +210,7 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return self.stopped().await,
+                () = self.stop.cancelled() => return self.stopped(&mut inbound).await,
                 Some((key, ended)) = self.in_flight.next() => self.ended(key, ended).await?,
                 Some(report) = inbound.recv() => self.report(report).await?,
                 _ = period.tick() => self.read_inbox().await?,
@@ -223,7 +225,7 @@ impl Driver {
                 self.report(report).await?;
             }
             if self.stop.is_cancelled() {
-                return self.stopped().await;
+                return self.stopped(&mut inbound).await;
             }
             self.commit().await?;
         }
@@ -247,12 +249,44 @@ impl Driver {
     }
 
     /// Commits what had ended before the stop: what was paid for is not asked for again.
-    async fn stopped(&mut self) -> Result<RunEnd, DriveError> {
+    async fn stopped(
+        &mut self,
+        inbound: &mut mpsc::UnboundedReceiver<Report>,
+    ) -> Result<RunEnd, DriveError> {
         while let Some((key, ended)) = self.in_flight.take_done() {
             self.ended(key, ended).await?;
         }
         self.commit().await?;
+        let until = tokio::time::Instant::now() + STOP_GRACE;
+        while let Ok(Some(report)) = tokio::time::timeout_at(until, self.last_report(inbound)).await
+        {
+            self.report(report).await?;
+            self.commit().await?;
+        }
         Ok(RunEnd::Stopped)
+    }
+
+    /// The next report of what a stage has spent that the stop ends; `None` when all have ended. Other
+    /// reports are refused: the stage runs again when the run is resumed.
+    async fn last_report(
+        &mut self,
+        inbound: &mut mpsc::UnboundedReceiver<Report>,
+    ) -> Option<Report> {
+        loop {
+            tokio::select! {
+                biased;
+                report = inbound.recv() => {
+                    let report = report?;
+                    if report.notes.last().is_some_and(|note| note.body.request_usage().is_some()) {
+                        return Some(report);
+                    }
+                    let _ = report.done.send(Err(ReportError::Ending));
+                }
+                ended = self.in_flight.next() => {
+                    ended?;
+                }
+            }
+        }
     }
 
     pub(crate) fn finished(&self) -> Option<RunEnd> {

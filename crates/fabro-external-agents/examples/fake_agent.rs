@@ -10,14 +10,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Cost, InitializeRequest,
-    InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest,
-    NewSessionResponse, PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse,
-    ReadTextFileRequest, RequestPermissionOutcome, RequestPermissionRequest, SessionConfigOption,
-    SessionConfigOptionCategory, SessionConfigSelectOption, SessionNotification, SessionUpdate,
-    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
-    SetSessionModeResponse, StopReason, ToolCall, ToolCallLocation, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind, UsageUpdate, WriteTextFileRequest,
+    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Cost, Diff,
+    InitializeRequest, InitializeResponse, LoadSessionRequest, LoadSessionResponse,
+    NewSessionRequest, NewSessionResponse, PermissionOption, PermissionOptionKind, PromptRequest,
+    PromptResponse, ReadTextFileRequest, RequestPermissionOutcome, RequestPermissionRequest,
+    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption,
+    SessionNotification, SessionUpdate, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse, StopReason,
+    ToolCall, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields, ToolKind, UsageUpdate,
+    WriteTextFileRequest,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, ByteStreams, Client, Error, Result, UntypedMessage};
@@ -184,6 +185,20 @@ async fn work(client: &ConnectionTo<Client>, prompt: &str, set: &str) -> Result<
             let call = SessionUpdate::ToolCall(call);
             client.send_notification(SessionNotification::new("s1", call))?;
             say(client, &ask(client, "c3", ToolCallUpdateFields::new()).await?)?;
+        }
+        // Announces a call of one kind, and asks for permission for another one.
+        ["announce", kind, path, "ask", other] => {
+            let call = ToolCall::new("c3", format!("{kind} {path}"))
+                .kind(serde_json::from_value::<ToolKind>(json!(kind))?)
+                .locations(vec![ToolCallLocation::new(path)]);
+            let call = SessionUpdate::ToolCall(call);
+            client.send_notification(SessionNotification::new("s1", call))?;
+            let fields = match other {
+                "diff" => ToolCallUpdateFields::new().content(vec![Diff::new(path, "new").into()]),
+                kind => ToolCallUpdateFields::new()
+                    .kind(serde_json::from_value::<ToolKind>(json!(kind))?),
+            };
+            say(client, &ask(client, "c3", fields).await?)?;
         }
         ["spend", dollars, ref then @ ..] => {
             let cost = Cost::new(dollars.parse().unwrap_or_default(), "USD");

@@ -141,6 +141,8 @@ pub enum Part {
     ToolCall(ToolCall),
     /// What differs from the request, in a sentence for the user.
     Warning(String),
+    /// What the turn has used so far, as the provider says: for a turn that is given up before its end.
+    Usage(Usage),
     /// The turn is complete.
     End {
         /// What the turn used.
@@ -226,7 +228,7 @@ pub async fn collect(
             },
             Part::Reasoning(thought) => content.push(Content::Reasoning(thought)),
             Part::ToolCall(call) => content.push(Content::ToolCall(call)),
-            Part::Warning(_) => {}
+            Part::Warning(_) | Part::Usage(_) => {}
             Part::End { usage, stop } => {
                 return Ok(Reply { content, usage: Usage { turns: 1, ..usage }, stop });
             }

@@ -42,15 +42,19 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts a program as the leader of a group. `env` are the variables that it is given.
+    /// Starts a program as the leader of a group. `env` are the variables that it is given. One that is not
+    /// `trusted` can read neither the memory nor the environment of this process, also where both are
+    /// of the administrator.
     #[expect(clippy::expect_used, reason = "a child has its id until it is waited for")]
     pub(crate) fn start(
         command: &mut Command,
         env: &[(String, String)],
+        trusted: bool,
     ) -> io::Result<(Child, Self)> {
         let cgroup = cgroup::of(env);
         let mut children = children();
-        let child = command.process_group(0).spawn()?;
+        let command = command.process_group(0);
+        let child = if trusted { command.spawn()? } else { spawn_untrusted(command)? };
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let id = id.expect("the child was not waited for");
         if let Some(dir) = cgroup {
@@ -128,6 +132,38 @@ impl Group {
             let _ = kill_process(self.id, Signal::KILL);
         }
     }
+}
+
+/// Starts a program without the privileges by which an administrator reads other processes. They are taken
+/// from a thread of its own: the program inherits them from the thread that starts it.
+#[cfg(target_os = "linux")]
+#[expect(clippy::expect_used, reason = "starting a program does not panic")]
+fn spawn_untrusted(command: &mut Command) -> io::Result<Child> {
+    use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+
+    // `CAP_SYS_ADMIN` and, from Linux 6.14 on, `CAP_PERFMON` open `/proc/PID/environ`, too.
+    const WITHHELD: [CapabilitySet; 3] =
+        [CapabilitySet::SYS_PTRACE, CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN];
+    if !rustix::process::geteuid().is_root() {
+        return command.spawn();
+    }
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::scope(|scope| {
+        let started = scope.spawn(|| {
+            let _guard = runtime.enter();
+            for capability in WITHHELD {
+                // An error means that it is withheld from this process already.
+                let _ = remove_capability_from_bounding_set(capability);
+            }
+            command.spawn()
+        });
+        started.join().expect("starting a program does not panic")
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn spawn_untrusted(command: &mut Command) -> io::Result<Child> {
+    command.spawn()
 }
 
 impl Drop for Group {

@@ -214,6 +214,8 @@ fn spawn(
         (Language::Shell, Some(file)) => command.arg(file),
         (Language::Python, Some(file)) => command.args(["-c", PYTHON_FROM_FILE]).arg(file),
     };
+    // A sandbox has no other processes in it, and may need privileges to be made.
+    let trusted = sandbox.is_some() || matches!(request.env, Environment::Inherit(_));
     let variables = match request.env {
         Environment::Inherit(variables) => variables,
         Environment::Only(variables) => {
@@ -226,7 +228,7 @@ fn spawn(
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(stderr);
-    Group::start(&mut command, variables)
+    Group::start(&mut command, variables, trusted)
         .map_err(|source| start_error(program, request.cwd, source))
 }
 

@@ -64,7 +64,9 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let (mut child, group) = Group::start(&mut command, program.env).map_err(failed)?;
+        let trusted = program.sandbox.is_some();
+        let (mut child, group) =
+            Group::start(&mut command, program.env, trusted).map_err(failed)?;
         let pipes = Pipes {
             stdin: child.stdin.take().expect("stdin is piped"),
             stdout: child.stdout.take().expect("stdout is piped"),

@@ -40,6 +40,82 @@ struct Ran {
     compactions: usize,
 }
 
+/// A session with the model behind a server.
+fn session_at(
+    server: &Server,
+    (name, kind, model): (&str, ProviderKind, &str),
+    live: Option<crate::Live>,
+) -> (Session, Arc<MemoryJournal>) {
+    let base_url = Some(server.base_url());
+    let provider = Provider { base_url, ..Provider::new(name, kind) };
+    let providers = Providers::new(vec![provider], Catalog::builtin()).unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let session = Session::new(Parts {
+        id: Arc::from("build@1"),
+        parent: None,
+        model: Arc::new(providers),
+        tools: tools(&Counts::default()),
+        journal: Arc::clone(&journal) as Arc<dyn Journal>,
+        settings: Settings {
+            model: Some(model.to_owned()),
+            reasoning_effort: Some("max".to_owned()),
+            live,
+            ..settings()
+        },
+        context: ToolContext::default(),
+    });
+    (session, journal)
+}
+
+#[tokio::test]
+async fn what_is_not_sent_as_asked_is_a_warning_once() {
+    let server = Server::answering(strict(Vendor::Gemini, plays())).await.unwrap();
+    let (mut session, journal) =
+        session_at(&server, ("gemini", ProviderKind::Gemini, "gemini-4-argon"), None);
+    session.send("Look at all files".to_owned(), &never()).await.unwrap();
+    let warnings = journal.notes().into_iter().filter_map(|note| match note.body {
+        EventBody::AgentWarning { kind, message, .. } => Some(format!("{kind}: {message}")),
+        _ => None,
+    });
+    assert_eq!(
+        warnings.collect::<Vec<_>>(),
+        ["model: model `gemini-4-argon` does not take the reasoning effort `max`: `high` is sent"]
+    );
+}
+
+#[tokio::test]
+async fn a_canceled_request_counts_with_what_its_provider_said() {
+    let half = Response::text("half").usage(700, 50, 100).ending(fabro_fakes::Ending::Hang);
+    let server = Server::start(vec![half]).await.unwrap();
+    let at = ("anthropic", ProviderKind::Anthropic, "claude-sonnet-5-5");
+    let cancel = CancellationToken::new();
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let live = Arc::clone(&begun);
+    let live: crate::Live = Arc::new(move |_| live.notify_one());
+    let (mut session, journal) = session_at(&server, at, Some(live));
+    let soon = async {
+        begun.notified().await;
+        cancel.cancel();
+    };
+    let (end, ()) = tokio::join!(session.send("go".to_owned(), &cancel), soon);
+    assert_eq!(end, Err(crate::SessionError::Canceled));
+    let notes = journal.notes();
+    let Some(EventBody::AgentError { class, usage: Some(usage), .. }) =
+        notes.last().map(|note| &note.body)
+    else {
+        panic!("{notes:?}")
+    };
+    assert_eq!(*class, fabro_types::FailureClass::Canceled);
+    assert_eq!((usage.input_tokens, usage.cached_tokens, usage.failed_requests), (700, 100, 1));
+    // 600 at 2 dollars, 100 at 0.1, one token of output at 10.
+    assert!((usage.cost_usd - 0.001_22).abs() < 1e-9, "{}", usage.cost_usd);
+    assert_eq!(session.usage().input_tokens, 700);
+    // It continues with the message.
+    let (mut resumed, _) = session_at(&server, at, None);
+    resumed.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+    assert_eq!(resumed.usage().failed_requests, 1);
+}
+
 async fn run(vendor: Vendor, name: &str, kind: ProviderKind, model: &str) -> Ran {
     let server = Server::answering(strict(vendor, plays())).await.unwrap();
     let base_url = Some(server.base_url());

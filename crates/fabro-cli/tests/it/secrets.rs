@@ -92,8 +92,8 @@ fn secrets_are_recorded_nowhere() {
 fn the_environment_of_the_program_is_out_of_reach() {
     // `$1` names the one that looks. Our own processes are those above it that are called fabro; the
     // environment of a script has the key by right.
-    // The system lets root read the environment of any process in its own right.
-    let look = r#"files=mem; test "$(id -u)" = 0 || files="environ mem"
+    // A command that root writes may read the environment of any process, as root may.
+    let look = r#"files="environ mem"; test "$(id -u) $1" != "0 command" || files=mem
     pid=$PPID; ours=0; while [ "$pid" -gt 1 ]; do
         if [ "$(cat /proc/$pid/comm)" = fabro ]; then
             ours=$((ours + 1))

@@ -104,6 +104,46 @@ async fn a_stop_commits_results_and_waits_for_no_handler_for_ever() {
     assert!(bench.events().iter().any(quick));
 }
 
+/// Reports, once it is canceled, a warning and what it has spent.
+struct Spender(CancellationToken);
+
+#[async_trait]
+impl Handler for Spender {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        self.0.cancel();
+        stage.cancel.cancelled().await;
+        let warning = EventBody::AgentWarning {
+            kind: "late".to_owned(),
+            message: "too late".to_owned(),
+            window: None,
+        };
+        let refused = stage.reporter.report(warning).await;
+        assert!(matches!(refused, Err(ReportError::Ending)));
+        let usage = Usage { input_tokens: 7, failed_requests: 1, ..Usage::default() };
+        let spent = EventBody::AgentError {
+            class: FailureClass::Canceled,
+            message: "canceled".to_owned(),
+            usage: Some(usage),
+        };
+        stage.reporter.report(spent).await.unwrap();
+        Outcome::failed(Failure::new(FailureClass::Canceled, "canceled")).into()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_records_what_stages_have_spent_and_nothing_else() {
+    let bench = Bench::new("digraph { start -> a -> exit }", &[]);
+    let world = bench.world();
+    let world = World { handler: Arc::new(Spender(world.stop.clone())), ..world };
+    let end = drive(bench.machine(), Input::Start, world).await.unwrap();
+    assert_eq!(end, RunEnd::Stopped);
+    let events = bench.events();
+    let last = events.last().map(|event| &event.entry.body);
+    assert!(matches!(last, Some(EventBody::AgentError { .. })), "{last:?}");
+    let is_warning = |event: &Event| matches!(event.entry.body, EventBody::AgentWarning { .. });
+    assert!(!events.iter().any(is_warning));
+}
+
 /// Greets the person whom the context names.
 struct Greet;
 

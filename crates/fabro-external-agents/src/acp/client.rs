@@ -69,7 +69,9 @@ enum Phase {
 #[derive(Clone, Default)]
 struct AnnouncedCall {
     title: Option<String>,
-    kind: Option<ToolKind>,
+    /// All that were ever named: a later one does not take back an earlier one.
+    kinds: Vec<ToolKind>,
+    /// As the kinds.
     paths: Vec<PathBuf>,
 }
 
@@ -241,8 +243,7 @@ impl<'a> SessionClient<'a> {
         let call = &request.tool_call;
         self.announce(call);
         let known = self.state.lock().calls.get(&*call.tool_call_id.0).cloned().unwrap_or_default();
-        let kind = known.kind.unwrap_or_default();
-        let allowed = covers(self.task.permissions, kind, &known.paths, &self.files);
+        let allowed = known.is_covered_by(self.task.permissions, &self.files);
         let kinds = if allowed {
             [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways]
         } else {
@@ -314,14 +315,29 @@ impl<'a> SessionClient<'a> {
             state.calls.pop_first();
         }
         let known = state.calls.entry(id.to_owned()).or_default();
-        known.kind = call.fields.kind.or(known.kind);
         known.title = call.fields.title.clone().or(known.title.take());
+        for kind in kinds(call) {
+            if !known.kinds.contains(&kind) {
+                known.kinds.push(kind);
+            }
+        }
         for path in paths(call) {
-            // All that were ever named: a later one does not take back an earlier one.
             if !known.paths.contains(&path) {
                 known.paths.push(path);
             }
         }
+    }
+}
+
+impl AnnouncedCall {
+    /// Whether the permissions cover all that it was said to do. A call of kind `other` does what its
+    /// other kinds say, as far as there are any.
+    fn is_covered_by(&self, permissions: Permissions, files: &LocalFiles) -> bool {
+        let mut kinds = self.kinds.iter().filter(|kind| **kind != ToolKind::Other).peekable();
+        if kinds.peek().is_none() {
+            return covers(permissions, ToolKind::Other, &self.paths, files);
+        }
+        kinds.all(|kind| covers(permissions, *kind, &self.paths, files))
     }
 }
 
@@ -340,6 +356,16 @@ fn covers(permissions: Permissions, kind: ToolKind, paths: &[PathBuf], files: &L
         }
         _ => false,
     }
+}
+
+/// What a call says it does: its kind, and what follows from its content.
+fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
+    let shown = call.fields.content.iter().flatten().filter_map(|content| match content {
+        ToolCallContent::Diff(_) => Some(ToolKind::Edit),
+        ToolCallContent::Terminal(_) => Some(ToolKind::Execute),
+        _ => None,
+    });
+    call.fields.kind.into_iter().chain(shown)
 }
 
 /// The files that a call names.

@@ -267,6 +267,34 @@ async fn a_permission_is_judged_by_what_was_announced() {
     read here.txt: once
     execute a: no
     ");
+    // A milder kind takes nothing back, and a more exact one counts.
+    let mut lines = Vec::new();
+    for (what, permissions) in [
+        ("read here.txt ask edit", Permissions::ReadOnly),
+        ("read here.txt ask edit", Permissions::ReadWrite),
+        ("read ../x ask edit", Permissions::ReadWrite),
+        ("read here.txt ask diff", Permissions::ReadOnly),
+        ("read here.txt ask diff", Permissions::ReadWrite),
+        ("execute here.txt ask read", Permissions::ReadWrite),
+        ("edit here.txt ask read", Permissions::ReadOnly),
+        ("other here.txt ask read", Permissions::ReadOnly),
+        ("read here.txt ask other", Permissions::ReadOnly),
+    ] {
+        let said = answer(&format!("announce {what}"), permissions).await;
+        let said = said.lines().find_map(|line| line.strip_prefix("answer: ")).unwrap().to_owned();
+        lines.push(format!("{} {what}: {said}", permissions.as_str()));
+    }
+    assert_snapshot!(lines.join("\n"), @r"
+    read-only read here.txt ask edit: no
+    read-write read here.txt ask edit: once
+    read-write read ../x ask edit: no
+    read-only read here.txt ask diff: no
+    read-write read here.txt ask diff: once
+    read-write execute here.txt ask read: no
+    read-only edit here.txt ask read: no
+    read-only other here.txt ask read: once
+    read-only read here.txt ask other: once
+    ");
     assert_snapshot!(answer("unknown", Permissions::ReadOnly).await, @r#"
     says {"outcome":"selected","optionId":"yes"}
     answer: {"outcome":"selected","optionId":"yes"}

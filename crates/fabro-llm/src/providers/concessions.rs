@@ -1,12 +1,12 @@
 //! What a server does not take, known beforehand or from its refusal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
 use super::interface::Wire;
 use super::{Provider, ProviderKind};
-use crate::ModelInfo;
+use crate::{ModelInfo, ReasoningEffort, Request};
 
 /// What is left out of requests to a server, or sent another way.
 #[expect(clippy::struct_excessive_bools, reason = "a server refuses each of them on its own")]
@@ -14,12 +14,15 @@ use crate::ModelInfo;
 pub(super) struct Concessions {
     /// The interface, where the usual one was refused.
     pub(super) wire: Option<Wire>,
-    pub(super) schema: SchemaUse,
-    pub(super) no_stream_options: bool,
-    pub(super) no_effort: bool,
+    pub(super) schema: FieldUse,
+    /// The server refuses the JSON Schema of this request; it may take others.
+    pub(super) no_schema: bool,
+    pub(super) stream_options: FieldUse,
+    /// Those that the server refuses; it may take others.
+    pub(super) refused_efforts: EffortSet,
     /// The server answers in streams only.
     pub(super) streams_only: bool,
-    /// The server knows no tiers of speed, or not this one.
+    /// The server refuses the speed of this request; it may take others.
     pub(super) no_speed: bool,
     /// For this request only: later ones may have what fits.
     pub(super) no_reasoning: bool,
@@ -27,20 +30,56 @@ pub(super) struct Concessions {
     pub(super) warning: Option<&'static str>,
 }
 
-/// When the JSON Schema of an answer is sent.
+/// When a field is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum SchemaUse {
+pub(super) enum FieldUse {
     #[default]
     Always,
     WithoutTools,
     Never,
 }
 
+impl FieldUse {
+    /// Whether a request has the field.
+    pub(super) fn is_sent(self, has_tools: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::WithoutTools => !has_tools,
+            Self::Never => false,
+        }
+    }
+
+    /// After a refusal of a request that had the field.
+    fn after_refusal(has_tools: bool) -> Self {
+        if has_tools { Self::WithoutTools } else { Self::Never }
+    }
+}
+
+/// A set of efforts, a bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EffortSet(u8);
+
+impl EffortSet {
+    pub(super) fn contains(self, effort: ReasoningEffort) -> bool {
+        self.0 & Self::bit(effort) != 0
+    }
+
+    fn with(self, effort: ReasoningEffort) -> Self {
+        Self(self.0 | Self::bit(effort))
+    }
+
+    fn bit(effort: ReasoningEffort) -> u8 {
+        1 << effort as u8
+    }
+}
+
 /// What a server may refuse of a request that can be sent without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusedField {
-    /// The JSON Schema of the answer.
+    /// The JSON Schema of the answer, whichever it is.
     Schema,
+    /// This JSON Schema of the answer.
+    OneSchema,
     /// The reasoning effort.
     Effort,
     /// Reasoning of earlier answers.
@@ -57,7 +96,7 @@ pub(super) enum RefusedField {
 }
 
 /// How the refusals of fields are worded, in lower case.
-const REFUSED_FIELDS: [(RefusedField, &[&str]); 7] = [
+const REFUSED_FIELDS: [(RefusedField, &[&str]); 8] = [
     (
         RefusedField::ChatCompletions,
         &[
@@ -65,6 +104,16 @@ const REFUSED_FIELDS: [(RefusedField, &[&str]); 7] = [
             "use v1/responses",
             "in /v1/chat/completions",
             "in the v1/chat/completions",
+        ],
+    ),
+    (
+        RefusedField::OneSchema,
+        &[
+            "invalid schema for response_format",
+            "invalid schema for text.format",
+            "invalid_json_schema",
+            "output_config.format.schema",
+            "too many states for serving",
         ],
     ),
     (
@@ -130,8 +179,9 @@ pub(super) struct SentFields {
     pub(super) tools: bool,
     /// The JSON Schema of the answer.
     pub(super) schema: bool,
+    pub(super) stream_options: bool,
     /// The reasoning effort.
-    pub(super) effort: bool,
+    pub(super) effort: Option<ReasoningEffort>,
     /// Reasoning of earlier answers.
     pub(super) reasoning: bool,
     /// The tier of speed.
@@ -165,11 +215,15 @@ impl Concessions {
         let excludes_tools = matches!(server, Some(Server::Cerebras | Server::Groq));
         Self {
             schema: if excludes_tools {
-                self.schema.max(SchemaUse::WithoutTools)
+                self.schema.max(FieldUse::WithoutTools)
             } else {
                 self.schema
             },
-            no_stream_options: self.no_stream_options || server == Some(Server::Mistral),
+            stream_options: if server == Some(Server::Mistral) {
+                FieldUse::Never
+            } else {
+                self.stream_options
+            },
             ..self
         }
     }
@@ -180,14 +234,15 @@ impl Concessions {
         match field {
             RefusedField::Schema if sent.schema => conceded(
                 "the provider does not take the JSON Schema of the answer: only Fabro checks it",
-                Self {
-                    schema: if sent.tools { SchemaUse::WithoutTools } else { SchemaUse::Never },
-                    ..self
-                },
+                Self { schema: FieldUse::after_refusal(sent.tools), ..self },
             ),
-            RefusedField::Effort if sent.effort => conceded(
+            RefusedField::OneSchema if sent.schema => conceded(
+                "the provider does not take this JSON Schema of the answer: only Fabro checks it",
+                Self { no_schema: true, ..self },
+            ),
+            RefusedField::Effort => conceded(
                 "the provider does not take the reasoning effort: it is not sent",
-                Self { no_effort: true, ..self },
+                Self { refused_efforts: self.refused_efforts.with(sent.effort?), ..self },
             ),
             RefusedField::Reasoning if sent.reasoning => Some(Self { no_reasoning: true, ..self }),
             RefusedField::WholeAnswer if !sent.streams => Some(Self { streams_only: true, ..self }),
@@ -195,8 +250,8 @@ impl Concessions {
                 "the provider does not take the speed: it is not sent",
                 Self { no_speed: true, ..self },
             ),
-            RefusedField::StreamOptions if !self.no_stream_options => {
-                Some(Self { no_stream_options: true, ..self })
+            RefusedField::StreamOptions if sent.stream_options => {
+                Some(Self { stream_options: FieldUse::after_refusal(sent.tools), ..self })
             }
             // Once, in either direction.
             RefusedField::ChatCompletions
@@ -224,13 +279,50 @@ impl Concessions {
     }
 }
 
-/// The concessions of this process, by provider and model.
+/// What servers have refused in this process, by provider and model.
 #[derive(Debug, Default)]
-pub(super) struct Remembered(Mutex<BTreeMap<(usize, String), Concessions>>);
+pub(super) struct Remembered(Mutex<BTreeMap<(usize, String), Refusals>>);
+
+/// What a server has refused of the requests to one model.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// Those for every request.
+    general: Concessions,
+    speeds: BTreeSet<String>,
+    /// JSON Schemas, as text.
+    schemas: BTreeSet<String>,
+}
+
+impl Refusals {
+    /// The concessions for this request.
+    fn concessions(&self, request: &Request) -> Concessions {
+        let schema = request.output_schema.as_ref().filter(|_| !self.schemas.is_empty());
+        Concessions {
+            no_speed: request.speed.as_ref().is_some_and(|speed| self.speeds.contains(speed)),
+            no_schema: schema.is_some_and(|schema| self.schemas.contains(&schema.to_string())),
+            ..self.general
+        }
+    }
+
+    fn add(&mut self, field: RefusedField, request: &Request, conceded: Concessions) {
+        match field {
+            RefusedField::Speed => self.speeds.extend(request.speed.clone()),
+            RefusedField::OneSchema => {
+                self.schemas.extend(request.output_schema.as_ref().map(ToString::to_string));
+            }
+            _ => {
+                self.general =
+                    Concessions { no_speed: false, no_schema: false, ..conceded.remembered() };
+            }
+        }
+    }
+}
 
 impl Remembered {
-    pub(super) fn get(&self, provider: usize, model: &str) -> Concessions {
-        self.0.lock().get(&(provider, model.to_owned())).copied().unwrap_or_default()
+    pub(super) fn get(&self, provider: usize, model: &str, request: &Request) -> Concessions {
+        let remembered = self.0.lock();
+        let refusals = remembered.get(&(provider, model.to_owned()));
+        refusals.map_or_else(Concessions::default, |refusals| refusals.concessions(request))
     }
 
     /// What to send in the place of what was refused; `None` when there is nothing to concede.
@@ -238,11 +330,13 @@ impl Remembered {
         &self,
         field: RefusedField,
         (index, provider): (usize, &Provider),
-        model: &str,
+        (model, request): (&str, &Request),
         sent: SentFields,
     ) -> Option<Concessions> {
-        let conceded = self.get(index, model).without(field, provider, sent)?;
-        self.0.lock().insert((index, model.to_owned()), conceded.remembered());
+        let conceded = self.get(index, model, request).without(field, provider, sent)?;
+        let mut remembered = self.0.lock();
+        let refusals = remembered.entry((index, model.to_owned())).or_default();
+        refusals.add(field, request, conceded);
         Some(conceded)
     }
 }
@@ -270,6 +364,12 @@ mod tests {
             "json mode cannot be combined with tool/function calling",
             Some(RefusedField::Schema),
         );
+        let one =
+            "Invalid schema for response_format 'answer': In context=(), 'required' is required";
+        check(400, one, Some(RefusedField::OneSchema));
+        let one = "output_config.format.schema: recursive schemas are not supported";
+        check(400, one, Some(RefusedField::OneSchema));
+        check(400, "Unknown parameter: 'response_format'", Some(RefusedField::Schema));
         check(422, "extra_forbidden: stream_options", Some(RefusedField::StreamOptions));
         check(400, "Unsupported value: 'reasoning_effort'", Some(RefusedField::Effort));
         check(400, "Invalid `signature` in `thinking` block", Some(RefusedField::Reasoning));

@@ -38,6 +38,18 @@ pub(super) fn sent(
     }
 }
 
+/// What is sent when no effort was asked for: models that refuse tools while they think have to be told
+/// not to.
+pub(super) fn sent_unasked(
+    info: Option<&ModelInfo>,
+    wire: Wire,
+    has_tools: bool,
+) -> Option<ReasoningEffort> {
+    let chat_tools = info?.chat_tools?;
+    let must_not_think = chat_tools == ChatTools::EffortNone && has_tools;
+    (wire == Wire::ChatCompletions && must_not_think).then_some(ReasoningEffort::None)
+}
+
 /// The warning when another effort is sent than the one that was asked for.
 pub(super) fn warning(
     wanted: ReasoningEffort,
@@ -84,5 +96,20 @@ mod tests {
         check("deepseek-v4-pro", chat, true, "none high high high high high max");
         check("kimi-k3", chat, true, "low low low low high high max");
         check("unheard-of", chat, true, "- - - - - - -");
+    }
+
+    #[test]
+    fn no_effort_is_sent_unasked_but_where_tools_are_refused_without_it() {
+        let catalog = Catalog::builtin();
+        let check = |model: &str, wire: Wire, has_tools: bool, expect: Option<ReasoningEffort>| {
+            assert_eq!(sent_unasked(catalog.find(model), wire, has_tools), expect, "{model}");
+        };
+        let chat = Wire::ChatCompletions;
+        check("gpt-6-sol", chat, true, Some(ReasoningEffort::None));
+        check("gpt-6-sol", chat, false, None);
+        check("gpt-6-sol", Wire::Responses, true, None);
+        check("gpt-5.4", chat, true, None);
+        check("gpt-6.2-sol", chat, true, None);
+        check("unheard-of", chat, true, None);
     }
 }

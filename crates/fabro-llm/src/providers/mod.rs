@@ -210,8 +210,9 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let messages = Arc::clone(&request.messages);
     let priced = shared.catalog.same_model(&model).cloned();
     let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)(), speed: None };
-    let mut concessions = shared.remembered.get(index, &model);
-    let concede = |field, sent| shared.remembered.concede(field, (index, provider), &model, sent);
+    let mut concessions = shared.remembered.get(index, &model, request);
+    let concede =
+        |field, sent| shared.remembered.concede(field, (index, provider), (&model, request), sent);
     loop {
         let sent = prepare(request, &target, concessions)?;
         let refusal = match http::send(&shared.client, provider, endpoint, &sent).await {
@@ -256,6 +257,9 @@ impl Answer {
             }
             if self.has_ended {
                 return None;
+            }
+            if let Some(usage) = self.turn.new_usage() {
+                return Some(Ok(Part::Usage(usage)));
             }
             if let Err(error) = self.read().await {
                 self.has_ended = true;

@@ -49,7 +49,8 @@ impl PreparedRequest {
                 wire: wire.wire,
                 tools: !wire.request.tools.is_empty(),
                 schema: wire.output_schema().is_some(),
-                effort: wire.effort.is_some(),
+                stream_options: wire.has_stream_options(),
+                effort: wire.effort,
                 reasoning: wire.has_reasoning(),
                 speed: wire.speed.is_some(),
                 streams: wire.request.streams,
@@ -169,6 +170,7 @@ fn is_same(one: &Request, other: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::providers::concessions::FieldUse;
 
     fn provider(kind: ProviderKind) -> Provider {
         Provider::new("p", kind)
@@ -227,7 +229,7 @@ mod tests {
         let retried = prepare(&request, &target, Concessions::default()).unwrap();
         assert!(Arc::ptr_eq(&retried, &without));
         // What the server refuses of every request is left out of this one, too.
-        let refused = Concessions { no_stream_options: true, ..Concessions::default() };
+        let refused = Concessions { stream_options: FieldUse::Never, ..Concessions::default() };
         let later = prepare(&request, &target, refused).unwrap();
         assert!(!String::from_utf8_lossy(&later.body).contains("stream_options"));
     }

@@ -13,6 +13,10 @@ use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 /// How much of a model's name is kept, in characters: a server may send anything.
 const LONGEST_NAME: usize = 128;
 
+/// The warning when an answer does not say what it used.
+const NO_USAGE: &str =
+    "the provider does not report tokens: limits of tokens and of costs do not count them";
+
 /// One turn of a model while its events arrive. Readers add to it; its parts are handed out as soon
 /// as they are whole.
 #[derive(Default)]
@@ -43,6 +47,8 @@ pub(super) struct Turn {
     calls: usize,
     /// Tokens so far, as the provider counts them.
     pub(super) tokens: Tokens,
+    /// Those that were handed out.
+    reported: Tokens,
     /// Why the model stopped, once it says so.
     pub(super) finish: Option<FinishReason>,
     /// Why the model refuses to answer; empty when it does not.
@@ -82,6 +88,12 @@ impl Pricing {
         let model = self.model.as_ref()?;
         let factor = self.speed.as_deref().map_or(Some(1.0), |speed| model.speed_factor(speed))?;
         Some(model.costs(usage, self.sent_ms)?.times(factor))
+    }
+
+    /// Whether the model is known to cost nothing.
+    fn is_free(&self) -> bool {
+        let used = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
+        self.costs(&used).is_some_and(|costs| costs.total() == 0.0)
     }
 }
 
@@ -238,9 +250,19 @@ impl Turn {
             _ if self.calls == 0 => StopReason::Complete,
             _ => StopReason::ToolCalls,
         };
-        let usage = self.usage();
+        let mut usage = self.usage();
+        if self.tokens == Tokens::default() && !self.pricing.is_free() {
+            usage.unpriced_requests = 1;
+            self.warn(NO_USAGE.to_owned());
+        }
         self.push(Part::End { usage, stop });
         Ok(())
+    }
+
+    /// What is known to be spent so far, if that is more than was handed out.
+    pub(super) fn new_usage(&mut self) -> Option<Usage> {
+        let is_new = std::mem::replace(&mut self.reported, self.tokens) != self.tokens;
+        is_new.then(|| self.usage())
     }
 
     /// What is known to be spent so far.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::concessions::{Concessions, SchemaUse, Server};
+use super::concessions::{Concessions, Server};
 use super::efforts;
 use super::history::{self, ReasoningSource};
 use super::interface::Wire;
@@ -47,8 +47,8 @@ pub(super) struct WireRequest<'a> {
     pub(super) request: Cow<'a, Request>,
     /// How the model thinks, where that is known.
     pub(super) thinking: Option<ThinkingMode>,
-    /// The requested effort, as near as the model takes it. `None` where nothing was asked for, or the
-    /// model does not think.
+    /// The requested effort, as near as the model takes it. `None` where nothing was asked for and the
+    /// model decides itself, or where it does not think.
     pub(super) effort: Option<ReasoningEffort>,
     /// The efforts that the model has words for.
     pub(super) efforts: &'a [ReasoningEffort],
@@ -79,10 +79,12 @@ impl<'a> WireRequest<'a> {
     ) -> Result<Self, ModelError> {
         let wire = concessions.wire.unwrap_or_else(|| Wire::of(provider, model, info));
         let wanted = request.reasoning_effort.as_deref().map(effort).transpose()?;
-        let effort = wanted.and_then(|wanted| {
-            efforts::sent(wanted, info, wire, !request.tools.is_empty())
-                .filter(|_| !concessions.no_effort)
-        });
+        let has_tools = !request.tools.is_empty();
+        let effort = match wanted {
+            Some(wanted) => efforts::sent(wanted, info, wire, has_tools),
+            None => efforts::sent_unasked(info, wire, has_tools),
+        };
+        let effort = effort.filter(|effort| !concessions.refused_efforts.contains(*effort));
         let most = info.and_then(|info| info.max_output_tokens);
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         // No reasoning is of this name.
@@ -102,7 +104,7 @@ impl<'a> WireRequest<'a> {
             request.to_mut().streams = true;
         }
         if let Some(schema) = request.output_schema.clone() {
-            let is_sent = accepts_schema && is_taken(concessions, request.tools.is_empty());
+            let is_sent = accepts_schema && takes_schema(concessions, !request.tools.is_empty());
             let has_form = match wire {
                 Wire::Anthropic => for_anthropic(&schema).is_some(),
                 Wire::Gemini => gemini::takes_schema(model, &request.tools),
@@ -138,9 +140,16 @@ impl<'a> WireRequest<'a> {
 
     /// The JSON Schema of the answer, unless the model or its server is known not to accept one.
     pub(super) fn output_schema(&self) -> Option<&Value> {
-        let has_no_tools = self.request.tools.is_empty();
-        let is_accepted = self.accepts_schema && is_taken(self.concessions, has_no_tools);
+        let has_tools = !self.request.tools.is_empty();
+        let is_accepted = self.accepts_schema && takes_schema(self.concessions, has_tools);
         self.request.output_schema.as_deref().filter(|_| is_accepted)
+    }
+
+    /// Whether usage is asked for in a stream of Chat Completions.
+    pub(super) fn has_stream_options(&self) -> bool {
+        let has_tools = !self.request.tools.is_empty();
+        let is_accepted = self.concessions.stream_options.is_sent(has_tools);
+        self.wire == Wire::ChatCompletions && self.request.streams && is_accepted
     }
 
     /// Whether every answer of the model has to come back with its reasoning, be it empty.
@@ -191,13 +200,9 @@ impl<'a> WireRequest<'a> {
     }
 }
 
-/// Whether the server takes a schema, as far as it has refused one.
-fn is_taken(concessions: Concessions, has_no_tools: bool) -> bool {
-    match concessions.schema {
-        SchemaUse::Always => true,
-        SchemaUse::WithoutTools => has_no_tools,
-        SchemaUse::Never => false,
-    }
+/// Whether the server takes the schema, as far as it has refused one.
+fn takes_schema(concessions: Concessions, has_tools: bool) -> bool {
+    !concessions.no_schema && concessions.schema.is_sent(has_tools)
 }
 
 /// Puts a schema that is not sent into the system prompt.

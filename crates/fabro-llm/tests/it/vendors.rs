@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fabro_fakes::{Request as Received, Response, Server, Vendor, strict};
 use fabro_llm::{
-    Catalog, Content, Message, ModelError, Part, Provider, ProviderKind, Providers, Reasoning,
-    Reply, Request, Role, collect,
+    Catalog, Content, Message, ModelError, ModelInfo, Part, Provider, ProviderKind, Providers,
+    Reasoning, Reply, Request, Role, collect,
 };
 use fabro_types::ModelInterface;
 use futures_util::StreamExt as _;
@@ -306,7 +306,10 @@ async fn models_of_openai_find_their_interface() {
     assert_eq!(asked(own(), "gpt-5.2", Some("high")).await, "chat/completions");
     assert_eq!(asked(with(ModelInterface::Responses), "gpt-5.2", Some("high")).await, "responses");
     let chat = ModelInterface::ChatCompletions;
-    assert_eq!(asked(with(chat), "gpt-6-sol", Some("high")).await, "chat/completions");
+    // Without an effort it would think, and refuse tools.
+    for effort in [Some("high"), None] {
+        assert_eq!(asked(with(chat), "gpt-6-sol", effort).await, "chat/completions");
+    }
     assert_eq!(
         asked(with(chat), "gpt-6.2-sol", Some("high")).await,
         "chat/completions InvalidRequest"
@@ -415,5 +418,160 @@ async fn a_server_that_only_streams_is_asked_for_a_stream() {
     for requests in [2, 3] {
         let reply = ask(&providers, &whole).await.0.unwrap();
         assert_eq!((reply.text().as_str(), server.requests().len()), ("Done", requests));
+    }
+}
+
+/// The bodies of the requests that a server got since the last call.
+fn taken(server: &Server) -> Vec<Value> {
+    server.take_requests().iter().map(fabro_fakes::Request::json).collect()
+}
+
+/// A server that refuses requests where this holds, with this text.
+async fn refusing(refused: impl Fn(&Value) -> Option<String> + Send + Sync + 'static) -> Server {
+    let server = Server::answering(move |received| match refused(&received.json()) {
+        Some(text) => Response::bytes(400, "application/json", json!({"error": text}).to_string()),
+        None => Response::text("ok").usage(1, 1, 0),
+    });
+    server.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_refused_speed_leaves_the_others() {
+    let server = refusing(|body| {
+        let tier = body["service_tier"].as_str()?;
+        (tier != "flex").then(|| format!("service_tier: {tier} is not available"))
+    });
+    let server = server.await;
+    let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+    let sent = async |speed: &str| {
+        let mut request = for_model("some-model", None);
+        request.speed = Some(speed.to_owned());
+        ask(&providers, &request).await.0.unwrap();
+        let tiers: Vec<_> =
+            taken(&server).iter().map(|body| body["service_tier"].clone()).collect();
+        tiers
+    };
+    assert_eq!(sent("fast").await, [json!("priority"), Value::Null]);
+    assert_eq!(sent("flex").await, [json!("flex")]);
+    assert_eq!(sent("slow").await, [json!("slow"), Value::Null]);
+    for speed in ["fast", "slow"] {
+        assert_eq!(sent(speed).await, [Value::Null], "{speed} is remembered");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_effort_leaves_the_others() {
+    let server = refusing(|body| {
+        let effort = body["reasoning_effort"].as_str()?;
+        let text = format!("Unsupported value: 'reasoning_effort' does not support '{effort}'");
+        ["max", "xhigh"].contains(&effort).then_some(text)
+    });
+    let server = server.await;
+    let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+    let sent = async |effort: &str| {
+        ask(&providers, &for_model("kimi-k3.1-pro", Some(effort))).await.0.unwrap();
+        let efforts = taken(&server);
+        efforts.iter().map(|body| body["reasoning_effort"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(sent("max").await, [json!("max"), Value::Null]);
+    assert_eq!(sent("low").await, [json!("low")]);
+    assert_eq!(sent("max").await, [Value::Null]);
+    assert_eq!(sent("high").await, [json!("high")]);
+}
+
+#[tokio::test]
+async fn a_refused_schema_leaves_the_others() {
+    let server = refusing(|body| {
+        let schema = &body["response_format"]["json_schema"]["schema"];
+        let text = "Invalid schema for response_format 'answer': In context=(), 'b' is not known";
+        schema["properties"]["b"].is_object().then(|| text.to_owned())
+    });
+    let server = server.await;
+    let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+    let sent = async |property: &str| {
+        let mut request = for_model("some-model", None);
+        request.tools = Arc::default();
+        let schema = json!({"type": "object", "properties": {property: {"type": "string"}}});
+        request.output_schema = Some(schema.into());
+        ask(&providers, &request).await.0.unwrap();
+        let bodies = taken(&server);
+        bodies.iter().map(|body| body["response_format"].is_object()).collect::<Vec<_>>()
+    };
+    assert_eq!(sent("b").await, [true, false]);
+    assert_eq!(sent("a").await, [true]);
+    assert_eq!(sent("b").await, [false]);
+}
+
+#[tokio::test]
+async fn stream_options_that_are_refused_beside_tools_are_sent_without_tools() {
+    let server = refusing(|body| {
+        let has_both = body["tools"].is_array() && body["stream_options"].is_object();
+        has_both.then(|| "`stream_options` is not supported together with `tools`".to_owned())
+    });
+    let server = server.await;
+    let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+    let sent = async |has_tools: bool| {
+        let mut request = for_model("some-model", None);
+        if !has_tools {
+            request.tools = Arc::default();
+        }
+        ask(&providers, &request).await.0.unwrap();
+        let bodies = taken(&server);
+        bodies.iter().map(|body| body["stream_options"].is_object()).collect::<Vec<_>>()
+    };
+    assert_eq!(sent(true).await, [true, false]);
+    assert_eq!(sent(false).await, [true]);
+    assert_eq!(sent(true).await, [false]);
+}
+
+#[tokio::test]
+async fn an_answer_without_usage_has_an_unknown_price() {
+    let answer = r#"{"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}"#;
+    let server = Server::answering(move |_| Response::bytes(200, "application/json", answer));
+    let server = server.await.unwrap();
+    let warning =
+        "the provider does not report tokens: limits of tokens and of costs do not count them";
+    let provider = provider(ProviderKind::OpenAiCompatible, &server);
+    let mut catalog = Catalog::builtin();
+    let mut free = ModelInfo::new("free");
+    free.cost.input_cost = Some(0.0);
+    free.cost.output_cost = Some(0.0);
+    catalog.extend([free]);
+    let providers = Providers::new(vec![provider], catalog).unwrap();
+    for (model, unpriced) in [("some-model", 1), ("gpt-4.1", 1), ("free", 0)] {
+        let (reply, warnings) = ask(&providers, &for_model(model, None)).await;
+        assert_eq!(reply.unwrap().usage.unpriced_requests, unpriced, "{model}");
+        let expect = if unpriced > 0 { vec![warning.to_owned()] } else { Vec::new() };
+        assert_eq!(warnings, expect, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_gemini_without_ids_get_some_for_models_that_have_ids() {
+    let call = r#"{"functionCall": {"name": "read_file", "args": {"path": "a"}}}"#;
+    let candidate =
+        format!(r#"{{"content": {{"parts": [{call}, {call}]}}, "finishReason": "STOP"}}"#);
+    let event = format!("data: {{\"candidates\": [{candidate}]}}\n\n");
+    let old = Server::start(vec![Response::bytes(200, "text/event-stream", event)]).await.unwrap();
+    let mut conversation = for_model("gemini-2.5-pro", None);
+    let reply = ask(&client(provider(ProviderKind::Gemini, &old)), &conversation).await.0.unwrap();
+    let ids: Vec<_> = reply.tool_calls().iter().map(|call| call.id.clone()).collect();
+    let messages = Arc::make_mut(&mut conversation.messages);
+    messages.push(reply.into_message().into());
+    messages.extend(ids.iter().map(|id| result(id, "text of a", false)));
+    let server = serve(Vendor::Gemini).await;
+    let providers = client(provider(ProviderKind::Gemini, &server));
+    for (model, expect) in [
+        ("gemini-2.5-flash", [Value::Null, Value::Null]),
+        ("gemini-4-argon", [json!("call_read_file_0"), json!("call_read_file_1")]),
+    ] {
+        conversation.model = Some(model.to_owned());
+        ask(&providers, &conversation).await.0.unwrap();
+        let body = &taken(&server)[0];
+        let contents = body["contents"].as_array().unwrap();
+        let parts = contents.iter().flat_map(|content| content["parts"].as_array().unwrap());
+        let calls: Vec<_> = parts.filter(|part| part["functionCall"].is_object()).collect();
+        let ids: Vec<_> = calls.iter().map(|part| part["functionCall"]["id"].clone()).collect();
+        assert_eq!(ids, expect, "{model}");
     }
 }

@@ -309,7 +309,7 @@ impl Remote {
             command.stdout(writer).stderr(second);
         }
         let (Environment::Inherit(env) | Environment::Only(env)) = request.env;
-        let (child, group) = Group::start(&mut command, &recorded(env)).map_err(failed)?;
+        let (child, group) = Group::start(&mut command, &recorded(env), true).map_err(failed)?;
         Ok(Client { child, group, output })
     }
 

@@ -47,6 +47,28 @@ async fn an_environment_of_its_own() {
     assert_eq!(finished.stdout, text("LC_ALL=C\nPATH=/bin:/usr/bin"));
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn only_a_script_with_the_users_environment_keeps_the_privileges_of_an_administrator() {
+    let place = Place::new();
+    let env = agent_env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())], []);
+    let bounding = async |environment| {
+        let mut request = place.request("grep CapBnd /proc/self/status | tr -d 'CapBnd:\\t'");
+        request.env = environment;
+        let finished = LocalExec::new().run(request).await.unwrap();
+        let Captured::Text(text) = finished.stdout else { panic!("it is short") };
+        u64::from_str_radix(&text, 16).unwrap()
+    };
+    let users = bounding(Environment::Inherit(&[])).await;
+    let agents = bounding(Environment::Only(&env)).await;
+    // CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: whoever is not root has none of them anyway.
+    let withheld = 1 << 19 | 1 << 21 | 1 << 38;
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(agents, if is_root { users & !withheld } else { users });
+    // This process has them still.
+    assert_eq!(bounding(Environment::Inherit(&[])).await, users);
+}
+
 #[tokio::test]
 async fn secrets_are_kept_nowhere() {
     let place = Place::new();

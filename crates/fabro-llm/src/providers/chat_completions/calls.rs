@@ -3,6 +3,7 @@
 //! Servers differ here: some leave the index out, some send the same one for every call, some send
 //! arguments as an object.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// The calls whose pieces have arrived so far.
@@ -38,14 +39,19 @@ impl PartialCalls {
     }
 
     /// The call that a piece belongs to: a new id begins a new call, and so does a name at a new
-    /// index; else it is the call of this index, else the last one.
+    /// index, or without an id after a call that is whole; else it is the call of this index, else the
+    /// last one.
     fn find_or_insert(&mut self, piece: &Value) -> &mut PartialCall {
         let index = piece["index"].as_u64();
         let id = piece["id"].as_str().unwrap_or_default();
         let last = self.0.iter().rposition(|it| index.is_none() || it.index == index);
-        let same = last.filter(|place| id.is_empty() || self.0[*place].id == id);
-        // Some servers give all calls of an answer one id.
         let begins = piece["function"]["name"].as_str().is_some_and(|name| !name.is_empty());
+        let same = last.filter(|place| {
+            let call = &self.0[*place];
+            let is_next = begins && call.is_whole();
+            if id.is_empty() { !is_next } else { call.id == id }
+        });
+        // Some servers give all calls of an answer one id.
         let place = same.or_else(|| {
             self.0.iter().rposition(|it| {
                 let is_other = begins && index.is_some() && it.index.is_some() && it.index != index;
@@ -65,6 +71,11 @@ impl PartialCalls {
 }
 
 impl PartialCall {
+    /// Whether nothing can follow: its arguments are valid JSON.
+    fn is_whole(&self) -> bool {
+        !self.name.is_empty() && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+    }
+
     fn extend(&mut self, piece: &Value) {
         let function = &piece["function"];
         let sealed = &piece["extra_content"]["google"]["thought_signature"];
@@ -139,6 +150,26 @@ mod tests {
                 piece(zero, none(), none(), json!(":1}")),
             ]),
             &[("x", "f", r#"{"a":1}"#), ("x", "g", "{}")],
+        );
+        // Whole calls without an id: without an index, and with the same one.
+        for index in [none(), json!(0)] {
+            check(
+                &json!([
+                    piece(index.clone(), none(), json!("f"), json!("{\"a\":1}")),
+                    piece(index.clone(), none(), json!("g"), json!({})),
+                    piece(index, none(), json!("f"), json!("{\"a\":2}")),
+                ]),
+                &[("", "f", r#"{"a":1}"#), ("", "g", "{}"), ("", "f", r#"{"a":2}"#)],
+            );
+        }
+        // The name in every piece.
+        check(
+            &json!([
+                piece(none(), none(), json!("f"), json!("")),
+                piece(none(), none(), json!("f"), json!("{\"a\"")),
+                piece(none(), none(), json!("f"), json!(":1}")),
+            ]),
+            &[("", "f", r#"{"a":1}"#)],
         );
         // As an object, without an id, at an absurd place.
         check(

@@ -21,7 +21,7 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
     body["messages"] = messages(wire).into();
-    if request.streams && !wire.concessions.no_stream_options {
+    if wire.has_stream_options() {
         body["stream_options"] = json!({"include_usage": true});
     }
     if let Some(max_tokens) = wire.max_tokens {
