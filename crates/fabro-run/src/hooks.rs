@@ -297,7 +297,9 @@ impl Guard for Blocking {
             }
             if let Decision::Block(reason) = answer.decision {
                 let message = format!("{} forbids the stage: {reason}", hook.called());
-                return Err(Failure::new(FailureClass::Deterministic, message));
+                let failure = Failure::new(FailureClass::Deterministic, message);
+                // Another attempt is not asked about, so there must be none.
+                return Err(Failure { terminal: true, ..failure });
             }
         }
         Ok(())

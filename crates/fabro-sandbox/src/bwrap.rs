@@ -12,7 +12,7 @@ use view::View;
 pub(crate) use view::repository;
 
 use crate::SandboxError;
-use crate::sandbox::Launch;
+use crate::launch::Launch;
 
 /// What programs in a bubblewrap sandbox see and may do.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::leftovers::{Mark, group_of};
+use crate::proc::group_of;
 use crate::record;
 
 /// The control group that this process is in.
@@ -22,6 +22,9 @@ static OWN: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
 
 /// The directories of marks; none where it could not be created.
 static DIRS: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+
+/// The variable that marks the programs of an agent.
+pub(crate) const MARK: &str = "FABRO_AGENT";
 
 /// How a directory of ours begins.
 const PREFIX: &str = "fabro-";
@@ -43,7 +46,7 @@ fn own_dir(mounts: &str, groups: &str) -> Option<PathBuf> {
 
 /// The control group of the mark among these variables; it is created for the first program.
 pub(crate) fn of(env: &[(String, String)]) -> Option<PathBuf> {
-    let (_, mark) = env.iter().rev().find(|(name, _)| name == Mark::NAME)?;
+    let (_, mark) = env.iter().rev().find(|(name, _)| name == MARK)?;
     let mut dirs = DIRS.lock().unwrap_or_else(PoisonError::into_inner);
     if !dirs.contains_key(mark) {
         let dir = OWN.as_ref().map(|own| own.join(format!("{PREFIX}{mark}")));

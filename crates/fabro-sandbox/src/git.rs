@@ -50,6 +50,7 @@
 
 mod brief;
 mod changed;
+mod configuration;
 mod filters;
 mod fingerprint;
 mod linked;

@@ -10,8 +10,11 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::cgroup;
-use crate::leftovers::{GRACE, group_runs};
+use crate::proc::group_runs;
 use crate::record::Record;
+
+/// From SIGTERM to SIGKILL.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// The leaders of groups. The other children of this process in groups of their own are orphans that it has
 /// adopted.

@@ -7,9 +7,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::runtime::Handle;
 
 use crate::cgroup;
-
-/// From SIGTERM to SIGKILL.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
+use crate::group::{self, GRACE};
+use crate::proc::{adopt_orphans, clock_ticks, found, own_groups, running};
+use crate::record;
 
 /// Ends the process groups that a killed driver left running: those with a process that was started
 /// with `name=value` in its environment, and those that it [recorded](crate::record_processes). SIGTERM, at
@@ -19,17 +19,18 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 /// thread while it waits. It needs `/proc`, so outside Linux it finds nothing and returns 0, as it
 /// does for processes of other users.
 pub fn end_leftovers((name, value): (&str, &str)) -> usize {
-    let recorded = crate::record::take(name, value);
+    let recorded = record::take(name, value);
+    let cgroups: Vec<_> = recorded.cgroups.iter().filter(|dir| cgroup::is_own(dir)).collect();
     let mut left = Leftovers::find(name, value, None);
     left.groups.extend(recorded.groups);
-    left.groups.extend(recorded.cgroups.iter().flat_map(|dir| cgroup::groups_in(dir)));
+    left.groups.extend(cgroups.iter().flat_map(|dir| cgroup::groups_in(dir)));
     for own in own_groups() {
         left.groups.remove(&own);
     }
     let count = left.groups.len();
     left.ask();
     left.end_within(GRACE);
-    recorded.cgroups.iter().for_each(|dir| cgroup::remove(dir));
+    cgroups.iter().for_each(|dir| cgroup::remove(dir));
     count
 }
 
@@ -104,8 +105,6 @@ struct OrphanTimes {
 }
 
 impl Mark {
-    pub(crate) const NAME: &str = "FABRO_AGENT";
-
     /// For what most programs take to end when they are asked.
     const WAIT: Duration = Duration::from_millis(100);
 
@@ -124,7 +123,7 @@ impl Mark {
 
     /// The name and value of the variable that marks a program.
     pub fn variable(&self) -> (String, String) {
-        (Self::NAME.to_owned(), self.value.clone())
+        (cgroup::MARK.to_owned(), self.value.clone())
     }
 }
 
@@ -134,7 +133,7 @@ impl Drop for Mark {
             let value = self.value.clone();
             let times = LiveMarks::lock().remove(&value);
             move || {
-                let mut found = Leftovers::find(Self::NAME, &value, times);
+                let mut found = Leftovers::find(cgroup::MARK, &value, times);
                 found.groups.extend(cgroup::groups_of_mark(&value));
                 found
             }
@@ -203,20 +202,6 @@ pub async fn marks_ended() {
     }
 }
 
-/// Whether the group has a process that has not ended; `true` where that cannot be known.
-///
-/// `kill(2)` counts processes that have ended but whose parent never asks for them, and so cannot
-/// answer this where the first process of a container neglects its orphans.
-pub(crate) fn group_runs(group: Pid) -> bool {
-    #[cfg(target_os = "linux")]
-    return linux::group_runs(group);
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = group;
-        true
-    }
-}
-
 /// Process groups that were asked to end.
 struct Leftovers {
     groups: BTreeSet<i32>,
@@ -272,354 +257,11 @@ impl Leftovers {
     }
 }
 
-#[cfg(target_os = "linux")]
-pub(crate) use linux::Identity;
-#[cfg(target_os = "linux")]
-pub(crate) use linux::group_of;
-#[cfg(target_os = "linux")]
-use linux::{adopt_orphans, clock_ticks, found, orphans, own_groups, running};
-#[cfg(not(target_os = "linux"))]
-pub(crate) use other::Identity;
-#[cfg(not(target_os = "linux"))]
-pub(crate) use other::group_of;
-#[cfg(not(target_os = "linux"))]
-use other::{adopt_orphans, clock_ticks, found, orphans, own_groups, running};
-
-/// Without `/proc` nothing is found.
-#[cfg(not(target_os = "linux"))]
-mod other {
-    use std::collections::BTreeSet;
-
-    pub(crate) struct Identity;
-
-    impl Identity {
-        pub(crate) fn of(_pid: i32) -> Option<Self> {
-            None
-        }
-
-        pub(crate) fn parse(_text: &str) -> Option<Self> {
-            None
-        }
-
-        pub(crate) fn leads(&self, _group: i32) -> bool {
-            false
-        }
-    }
-
-    impl std::fmt::Display for Identity {
-        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            Ok(())
-        }
-    }
-
-    pub(crate) fn group_of(_pid: i32) -> Option<i32> {
-        None
-    }
-
-    pub(super) fn adopt_orphans() {}
-
-    pub(super) fn clock_ticks() -> u64 {
-        0
-    }
-
-    pub(super) fn found(_marker: &[u8]) -> BTreeSet<i32> {
-        BTreeSet::new()
-    }
-
-    pub(super) fn orphans(_times: super::OrphanTimes) -> BTreeSet<i32> {
-        BTreeSet::new()
-    }
-
-    pub(super) fn own_groups() -> BTreeSet<i32> {
-        BTreeSet::new()
-    }
-
-    pub(super) fn running() -> BTreeSet<i32> {
-        BTreeSet::new()
-    }
-}
-
-#[cfg(target_os = "linux")]
-mod linux {
-    use std::collections::{BTreeMap, BTreeSet};
-    use std::fmt;
-    use std::sync::{LazyLock, Once};
-    use std::time::{Duration, Instant};
-
-    use rustix::process::{Pid, WaitOptions, getpgrp, getpid, set_child_subreaper, waitpid};
-    use rustix::time::{ClockId, clock_gettime};
-
-    use super::{LiveMarks, OrphanTimes};
-
-    /// More ancestors than any process has: what bounds the walk if `/proc` changes under it.
-    const ANCESTORS: usize = 4096;
-
-    /// How long to wait for processes that are in the middle of `execve(2)`, and how often to look.
-    /// An `execve` takes microseconds; on a busy machine it can lose the processor in between.
-    const EXEC_LIMIT: Duration = Duration::from_secs(2);
-    const EXEC_POLL: Duration = Duration::from_millis(1);
-
-    /// `PF_EXITING` and `PF_KTHREAD` in the kernel's `sched.h`: such a process has no environment
-    /// and gets none.
-    const EXITING_OR_KERNEL: u64 = 0x0000_0004 | 0x0020_0000;
-
-    /// The groups of processes with this in their environment, but for those of this process and
-    /// its ancestors.
-    pub(super) fn found(marker: &[u8]) -> BTreeSet<i32> {
-        let mut groups = BTreeSet::new();
-        let mut unknown: Vec<i32> = processes().collect();
-        let deadline = Instant::now() + EXEC_LIMIT;
-        loop {
-            unknown.retain(|&pid| match std::fs::read(format!("/proc/{pid}/environ")) {
-                Ok(environ) if environ.is_empty() => {
-                    Stat::read(pid).is_some_and(|stat| stat.in_exec)
-                }
-                Ok(environ) => {
-                    if environ.split(|&byte| byte == 0).any(|entry| entry == marker) {
-                        groups.extend(Stat::read(pid).map(|stat| stat.group));
-                    }
-                    false
-                }
-                Err(_) => false,
-            });
-            if unknown.is_empty() || Instant::now() >= deadline {
-                break;
-            }
-            std::thread::sleep(EXEC_POLL);
-        }
-        for own in own_groups() {
-            groups.remove(&own);
-        }
-        groups
-    }
-
-    /// The process group of a process that runs, unless this process or an ancestor of it is in that group.
-    pub(crate) fn group_of(pid: i32) -> Option<i32> {
-        let stat = Stat::read(pid).filter(|stat| !stat.ended)?;
-        (!own_groups().contains(&stat.group)).then_some(stat.group)
-    }
-
-    pub(super) fn group_runs(group: Pid) -> bool {
-        running().contains(&group.as_raw_nonzero().get())
-    }
-
-    /// The groups that have a process which has not ended.
-    pub(super) fn running() -> BTreeSet<i32> {
-        let stats = processes().filter_map(Stat::read);
-        stats.filter(|stat| !stat.ended).map(|stat| stat.group).collect()
-    }
-
-    /// Makes this process the parent of the orphans below it, once.
-    pub(super) fn adopt_orphans() {
-        static ADOPTING: Once = Once::new();
-        // A kernel that refuses it (before 3.4) leaves those that have the variable.
-        ADOPTING.call_once(|| {
-            let _ = set_child_subreaper(Some(getpid()));
-        });
-    }
-
-    /// The time since the system started, in the unit of start times: a hundredth of a second, for every
-    /// program.
-    pub(super) fn clock_ticks() -> u64 {
-        let now = clock_gettime(ClockId::Boottime);
-        now.tv_sec.cast_unsigned() * 100 + now.tv_nsec.cast_unsigned() / 10_000_000
-    }
-
-    /// The groups of orphans that this process has adopted and that were started then, and of all below
-    /// them. Those of scripts and of other marks are left out. What has ended is removed from the table of processes.
-    pub(super) fn orphans(times: OrphanTimes) -> BTreeSet<i32> {
-        // Held, so that no child is seen that is not yet known as one.
-        let children = crate::group::children();
-        let live = LiveMarks::lock().values.clone();
-        let until = if live.is_empty() { u64::MAX } else { times.until };
-        let own = getpid().as_raw_nonzero().get();
-        let own_group = getpgrp().as_raw_nonzero().get();
-        let stats: BTreeMap<i32, Stat> =
-            processes().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
-        let is_orphan = |(pid, stat): &(&i32, &Stat)| {
-            stat.parent == own
-                && (times.since..=until).contains(&stat.start)
-                && stat.group != own_group
-                && !children.contains(*pid)
-        };
-        let mut groups = BTreeSet::new();
-        let mut pending = Vec::new();
-        for (pid, stat) in stats.iter().filter(is_orphan) {
-            if stat.ended {
-                // The one expected error is that another thread was faster.
-                let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
-            } else if !is_of_others(*pid, &live) {
-                pending.push(*pid);
-            }
-        }
-        while let Some(pid) = pending.pop() {
-            groups.extend(stats.get(&pid).map(|stat| stat.group));
-            let below = stats.iter().filter(|(_, stat)| stat.parent == pid && !stat.ended);
-            pending.extend(below.map(|(pid, _)| *pid));
-        }
-        groups.retain(|group| !children.contains(group));
-        drop(children);
-        for own in own_groups() {
-            groups.remove(&own);
-        }
-        groups
-    }
-
-    /// Whether the author's script started it, which may leave a server for later stages, or an agent
-    /// that has not ended.
-    fn is_of_others(pid: i32, live: &BTreeSet<String>) -> bool {
-        let is_of_live = |entry: &[u8]| {
-            let value = entry.strip_prefix(b"FABRO_AGENT=").and_then(|it| str::from_utf8(it).ok());
-            value.is_some_and(|value| live.contains(value))
-        };
-        std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
-            let mut entries = environ.split(|byte| *byte == 0);
-            entries.any(|entry| entry.starts_with(b"FABRO_NODE=") || is_of_live(entry))
-        })
-    }
-
-    /// What distinguishes a process from a later one of the same id: when it was started, in which
-    /// session, and since which start of the system.
-    #[derive(Debug, PartialEq, Eq)]
-    pub(crate) struct Identity {
-        start: u64,
-        session: i32,
-        boot: String,
-    }
-
-    impl Identity {
-        pub(crate) fn of(pid: i32) -> Option<Self> {
-            let stat = Stat::read(pid)?;
-            Some(Self { start: stat.start, session: stat.session, boot: boot()?.to_owned() })
-        }
-
-        pub(crate) fn parse(text: &str) -> Option<Self> {
-            let mut words = text.split_ascii_whitespace();
-            let start = words.next()?.parse().ok()?;
-            let session = words.next()?.parse().ok()?;
-            Some(Self { start, session, boot: words.next()?.to_owned() })
-        }
-
-        /// Whether the process group is still the one that this process was started as the leader of.
-        pub(crate) fn leads(&self, group: i32) -> bool {
-            if boot().is_none_or(|boot| boot != self.boot) {
-                return false;
-            }
-            if let Some(leader) = Stat::read(group) {
-                return leader.start == self.start && leader.group == group;
-            }
-            // No process gets the id of a group that exists.
-            let members = processes().filter_map(Stat::read).filter(|stat| stat.group == group);
-            let mut members = members.peekable();
-            members.peek().is_some()
-                && members.all(|stat| stat.session == self.session && stat.start >= self.start)
-        }
-    }
-
-    impl fmt::Display for Identity {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{} {} {}", self.start, self.session, self.boot)
-        }
-    }
-
-    fn boot() -> Option<&'static str> {
-        static BOOT: LazyLock<Option<String>> = LazyLock::new(|| {
-            let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-            Some(id.trim().to_owned())
-        });
-        BOOT.as_deref()
-    }
-
-    pub(super) fn own_groups() -> BTreeSet<i32> {
-        let mut groups = BTreeSet::new();
-        let mut pid = getpid().as_raw_nonzero().get();
-        for _ in 0..ANCESTORS {
-            let Some(stat) = Stat::read(pid) else { break };
-            groups.insert(stat.group);
-            pid = stat.parent;
-        }
-        groups
-    }
-
-    fn processes() -> impl Iterator<Item = i32> {
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-    }
-
-    #[derive(Debug, PartialEq, Eq)]
-    struct Stat {
-        ended: bool,
-        parent: i32,
-        group: i32,
-        session: i32,
-        /// In hundredths of a second since the system started.
-        start: u64,
-        /// Its new program has no environment yet, although its parent may already have been told
-        /// that it started.
-        in_exec: bool,
-    }
-
-    impl Stat {
-        fn read(pid: i32) -> Option<Self> {
-            // The name of the process may be any bytes.
-            let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-            Self::parse(&String::from_utf8_lossy(&stat))
-        }
-
-        /// `pid (name) state parent group …`, where the name may itself contain `) `: the fields of
-        /// `proc_pid_stat(5)`, of which `state` is the third.
-        fn parse(stat: &str) -> Option<Self> {
-            let (_, fields) = stat.rsplit_once(") ")?;
-            let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-            let field = |number: usize| fields.get(number - 3).copied();
-            let flags: u64 = field(9)?.parse().ok()?;
-            let environment_end = field(51)?;
-            Some(Self {
-                ended: matches!(field(3)?, "Z" | "X" | "x"),
-                parent: field(4)?.parse().ok()?,
-                group: field(5)?.parse().ok()?,
-                session: field(6)?.parse().ok()?,
-                start: field(22)?.parse().ok()?,
-                in_exec: environment_end == "0" && flags & EXITING_OR_KERNEL == 0,
-            })
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        fn line(start: &str, flags: u64, environment_end: u64) -> String {
-            format!("{start} 1 0 -1 {flags} {}{environment_end} 0", "1 ".repeat(41))
-        }
-
-        #[test]
-        fn a_stat_line_reads_whatever_the_name() {
-            let stat = |ended, in_exec| {
-                Some(Stat { ended, parent: 7, group: 42, session: 1, start: 1, in_exec })
-            };
-            let cases = [
-                (line("9 (sh) S 7 42", 0, 500), stat(false, false)),
-                (line("9 (a) Z 1 (b) ) S 7 42", 0, 500), stat(false, false)),
-                (line("9 (sh) Z 7 42", 0, 500), stat(true, false)),
-                (line("9 (sh) R 7 42", 0x0040_0000, 0), stat(false, true)),
-                (line("9 (kworker) I 7 42", 0x0020_8040, 0), stat(false, false)),
-                (line("9 (sh) R 7 42", 0x0040_0004, 0), stat(false, false)),
-                (String::new(), None),
-                ("9 (sh) S 7 42 1".to_owned(), None),
-            ];
-            for (line, expected) in cases {
-                assert_eq!(Stat::parse(&line), expected, "{line}");
-            }
-        }
-
-        #[test]
-        fn this_process_and_its_parents_are_known() {
-            let own = rustix::process::getpgrp().as_raw_nonzero().get();
-            assert!(own_groups().contains(&own));
-            assert!(running().contains(&own));
-            let stat = Stat::read(getpid().as_raw_nonzero().get()).expect("own stat");
-            assert!(!stat.in_exec);
-        }
-    }
+/// The groups of orphans that were started then.
+fn orphans(times: OrphanTimes) -> BTreeSet<i32> {
+    // Held, so that no child is seen that is not yet known as one.
+    let children = group::children();
+    let live = LiveMarks::lock().values.clone();
+    let until = if live.is_empty() { u64::MAX } else { times.until };
+    crate::proc::orphans(times.since..=until, &children, &live)
 }

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use tempfile::TempPath;
@@ -15,19 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ends::Ends;
 use crate::group::Group;
+use crate::launch::Launch;
 use crate::log::{Log, OutputChannel, trimmed};
-use crate::sandbox::{Launch, Sandbox, variables};
+use crate::sandbox::{Sandbox, variables};
+use crate::script::{LAST_OUTPUT, PYTHON_FROM_FILE};
 use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Language, Request};
 
 /// One argument of a process holds less than 128 KiB on Linux; longer scripts are run from a file.
 const ARGUMENT_BYTES: usize = 128 * 1024 - 1;
-
-/// How long output is read when the group has ended but a process outside it holds the pipe.
-pub(crate) const LAST_OUTPUT: Duration = Duration::from_millis(100);
-
-/// Runs a script from a file just as `python3 -c` would: same arguments, same module path.
-pub(crate) const PYTHON_FROM_FILE: &str = "import sys\n\
-    exec(compile(open(sys.argv.pop(), encoding='utf-8').read(), '<string>', 'exec'))";
 
 /// Runs scripts on this machine.
 #[derive(Debug, Default)]

@@ -7,8 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::cgroup;
-use crate::leftovers::Identity;
+use crate::proc::Identity;
 
 /// The file in the directory of a run.
 const FILE: &str = "processes.txt";
@@ -137,7 +136,7 @@ pub(crate) fn add_cgroup(env: &[(String, String)], dir: &Path) {
 pub(crate) struct Recorded {
     /// Process groups that still run.
     pub(crate) groups: Vec<i32>,
-    /// Control groups that are still there.
+    /// Directories of control groups, as they were written down.
     pub(crate) cgroups: Vec<PathBuf>,
 }
 
@@ -147,7 +146,7 @@ pub(crate) fn take(variable: &str, value: &str) -> Recorded {
     let cgroups = file.with_file_name(CGROUPS);
     let dirs = fs::read_to_string(&cgroups).unwrap_or_default();
     let _ = fs::remove_file(&cgroups);
-    let dirs = dirs.lines().map(PathBuf::from).filter(|dir| cgroup::is_own(dir));
+    let dirs = dirs.lines().map(PathBuf::from);
     lock(&OPEN).remove(&file);
     let text = fs::read_to_string(&file).unwrap_or_default();
     let _ = fs::remove_file(&file);

@@ -25,10 +25,11 @@ use shown::Shown;
 use ssh::Ssh;
 pub use ssh::SshSettings;
 use state::SyncState;
-use sync::{EXCLUDED, Rules, is_own_name};
+use sync::rules::{EXCLUDED, Rules, is_own_name};
 
 use crate::SandboxError;
 use crate::bwrap::repository;
+use crate::stores::hide_stores;
 
 /// What a sandbox in a container or on another machine is made from.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ impl Engine {
             Self::Docker(docker) => return docker.remove(),
             Self::Ssh(ssh) => ssh,
         };
-        let place = ProgramDir { base: ssh_base(ssh, run), is_own: false };
+        let place = ProgramDir { base: format!("{}/{SSH_BASE}", ssh_dir(ssh, run)), is_own: false };
         let dir = program::quote(&ssh_dir(ssh, run));
         // `base` is relative to the home directory, in which the shell starts.
         let body = format!("{}cd; rm -rf {dir}; exit 0", program::KILL_ALL);
@@ -129,21 +130,29 @@ pub(crate) struct Remote {
 /// A working directory.
 #[derive(Debug)]
 struct Root {
-    near: PathBuf,
-    far: String,
+    /// On this machine.
+    local: PathBuf,
+    /// On the remote side.
+    remote: String,
+    /// Its place among the working directories.
+    number: usize,
     /// Held while it is copied.
     state: tokio::sync::Mutex<Option<SyncState>>,
 }
 
 impl Root {
-    fn new(near: PathBuf, far: String) -> Arc<Self> {
-        Arc::new(Self { near, far, state: tokio::sync::Mutex::default() })
+    fn new(local: PathBuf, remote: String, number: usize) -> Arc<Self> {
+        Arc::new(Self { local, remote, number, state: tokio::sync::Mutex::default() })
     }
 
-    /// The path of the other side for one of this side.
-    fn far_of(&self, near: &Path) -> Option<String> {
-        let below = near.strip_prefix(&self.near).ok()?.to_str()?;
-        Some(if below.is_empty() { self.far.clone() } else { format!("{}/{below}", self.far) })
+    /// The path on the remote side of one of this machine.
+    fn remote_path(&self, local: &Path) -> Option<String> {
+        let below = local.strip_prefix(&self.local).ok()?.to_str()?;
+        Some(if below.is_empty() {
+            self.remote.clone()
+        } else {
+            format!("{}/{below}", self.remote)
+        })
     }
 }
 
@@ -164,7 +173,9 @@ impl Remote {
         if work_dir.to_str().is_none() || work_dir.parent().is_none() {
             return Err(SandboxError::WorkingDirectory(work_dir));
         }
-        let hidden: Vec<PathBuf> = hidden.iter().filter_map(|it| it.canonicalize().ok()).collect();
+        let mut hidden: Vec<PathBuf> =
+            hidden.iter().filter_map(|it| it.canonicalize().ok()).collect();
+        hide_stores(&work_dir, &mut hidden);
         let exclude = exclude.unwrap_or_else(|| EXCLUDED.map(str::to_owned).to_vec());
         let rules = Rules { exclude, hidden, write_git };
         let engine = match engine {
@@ -347,29 +358,30 @@ impl Remote {
         text: &str,
         dirs: &[PathBuf],
     ) -> (String, BTreeMap<String, PathBuf>) {
-        let near = root.near.to_string_lossy();
+        let local = root.local.to_string_lossy();
         let between = |text: &str| {
-            if near == root.far {
+            if local == root.remote {
                 text.to_owned()
             } else {
-                shown::with_directory(text, &near, &root.far)
+                shown::with_directory(text, &local, &root.remote)
             }
         };
         let is_there = |path: &Path| self.has(root, path);
-        let found = self.shown.text(text, dirs, &format!("{}/.fabro", root.far), is_there, between);
+        let found =
+            self.shown.text(text, dirs, &format!("{}/.fabro", root.remote), is_there, between);
         (found.text, found.files)
     }
 
     /// Whether the other side has a file of this side in its working directory, where scripts may write it.
     fn has(&self, root: &Root, path: &Path) -> bool {
         let Ok(real) = path.canonicalize() else { return false };
-        let (Ok(below), true) = (real.strip_prefix(&root.near), path.starts_with(&root.near))
+        let (Ok(below), true) = (real.strip_prefix(&root.local), path.starts_with(&root.local))
         else {
             return false;
         };
         // The working directory may itself be in the store.
-        let mut hidden = self.rules.hidden.iter().filter(|it| it.strip_prefix(&root.near).is_ok());
-        let is_hidden = hidden.any(|hidden| *hidden != root.near && real.starts_with(hidden));
+        let mut hidden = self.rules.hidden.iter().filter(|it| it.strip_prefix(&root.local).is_ok());
+        let is_hidden = hidden.any(|hidden| *hidden != root.local && real.starts_with(hidden));
         let mut parts = below.components().map(std::path::Component::as_os_str);
         let is_excluded = self.copies() && parts.clone().any(|part| self.rules.excludes(part));
         let is_own = parts.next().is_some_and(|first| first == ".fabro")
@@ -378,7 +390,7 @@ impl Remote {
     }
 
     /// The path of this side for one that a program of the other side may name.
-    pub(crate) fn near_path<'p>(
+    pub(crate) fn local_path<'p>(
         &self,
         path: &'p str,
         work_dir: &Path,
@@ -386,7 +398,7 @@ impl Remote {
     ) -> Cow<'p, str> {
         let Some(root) = self.root(work_dir) else { return Cow::Borrowed(path) };
         let plain = path.strip_prefix("file://").unwrap_or(path);
-        let below = match plain.strip_prefix(&*root.far) {
+        let below = match plain.strip_prefix(&*root.remote) {
             Some(below) => below.strip_prefix('/').or(below.is_empty().then_some(".")),
             None => (!plain.starts_with('/')).then(|| plain.strip_prefix("./").unwrap_or(plain)),
         };
@@ -395,8 +407,8 @@ impl Remote {
         if let Some(file) = shown {
             return Cow::Owned(file.to_string_lossy().into_owned());
         }
-        if plain.starts_with('/') && *root.near.to_string_lossy() != root.far {
-            return Cow::Owned(root.near.join(below).to_string_lossy().into_owned());
+        if plain.starts_with('/') && *root.local.to_string_lossy() != root.remote {
+            return Cow::Owned(root.local.join(below).to_string_lossy().into_owned());
         }
         Cow::Borrowed(path)
     }
@@ -405,7 +417,7 @@ impl Remote {
     fn root(&self, dir: &Path) -> Option<Arc<Root>> {
         let dir = dir.canonicalize().ok()?;
         let known =
-            |roots: &[Arc<Root>]| roots.iter().find(|it| dir.starts_with(&it.near)).cloned();
+            |roots: &[Arc<Root>]| roots.iter().find(|it| dir.starts_with(&it.local)).cloned();
         if let Some(root) = known(&self.roots.read().unwrap_or_else(PoisonError::into_inner)) {
             return Some(root);
         }
@@ -413,23 +425,29 @@ impl Remote {
         if let Some(root) = known(&roots) {
             return Some(root);
         }
-        let far = match (&self.engine, roots.first()) {
+        let remote = match (&self.engine, roots.first()) {
             // It has not been started.
             (_, None) => return None,
             (Engine::Docker(_), _) => dir.to_str()?.to_owned(),
-            (Engine::Ssh(_), Some(first)) => format!("{}-{}", first.far, roots.len() + 1),
+            (Engine::Ssh(_), Some(first)) => format!("{}-{}", first.remote, roots.len() + 1),
         };
-        let root = Root::new(dir, far);
+        let root = Root::new(dir, remote, roots.len());
         roots.push(Arc::clone(&root));
         Some(root)
     }
 
-    fn set_up(&self, far: String) {
+    fn set_up(&self, remote: String) {
         let mut roots = self.roots.write().unwrap_or_else(PoisonError::into_inner);
         if roots.is_empty() {
-            let is_own = matches!(self.engine, Engine::Docker(_));
-            let _ = self.place.set(ProgramDir { base: format!("{far}/.fabro/run"), is_own });
-            roots.push(Root::new(self.work_dir.clone(), far));
+            // Not in the working directory, where scripts may remove everything.
+            let place = match (&self.engine, remote.rsplit_once('/')) {
+                (Engine::Ssh(_), Some((dir, _))) => {
+                    ProgramDir { base: format!("{dir}/{SSH_BASE}"), is_own: false }
+                }
+                _ => ProgramDir { base: docker::BASE.to_owned(), is_own: true },
+            };
+            let _ = self.place.set(place);
+            roots.push(Root::new(self.work_dir.clone(), remote, 0));
         }
     }
 }
@@ -439,9 +457,8 @@ fn ssh_dir(ssh: &Ssh, run: &str) -> String {
     format!("{}/{run}", ssh.directory())
 }
 
-fn ssh_base(ssh: &Ssh, run: &str) -> String {
-    format!("{}/work/.fabro/run", ssh_dir(ssh, run))
-}
+/// Where programs of a run keep what they know of each other, in the directory of the run.
+const SSH_BASE: &str = "run";
 
 /// A program that prints what is missing on the other side and ends with 3.
 fn needed(is_copied: bool) -> String {
@@ -480,7 +497,7 @@ fn mounts(
     if is_own(&git) && !rules.write_git {
         all.push(Mount::Read(git));
     }
-    // Not what the user has in there: programs of fabro in the container keep their files in it, and values.
+    // Not what the user has in there: values and artifacts are in it.
     let own = work_dir.join(".fabro");
     let entries = match std::fs::read_dir(&own) {
         // It is made when the container is started: a directory that is left by a check would look like a project.

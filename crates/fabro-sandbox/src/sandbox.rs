@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::bwrap::{Bwrap, BwrapSettings};
+use crate::launch::Launch;
 use crate::remote::{Remote, RemoteSettings};
-use crate::{Environment, agent_env};
+use crate::{Environment, SandboxError, agent_env};
 
 /// Confines the scripts of a [`LocalExec`](crate::LocalExec) and the programs of a
 /// [`Process`](crate::Process). What it promises is in `docs/sandboxes.md` of the project.
@@ -21,74 +22,6 @@ pub struct Sandbox {
 enum Provider {
     Bwrap(Bwrap),
     Remote(Arc<Remote>),
-}
-
-/// A sandbox that this machine does not have.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SandboxError {
-    /// Its program is not installed.
-    #[error("the program `{program}` is not installed")]
-    Missing {
-        /// The program.
-        program: &'static str,
-        /// How to install it.
-        install: &'static str,
-    },
-    /// A directory that it needs cannot be used.
-    #[error("{}: {source}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The error of the system.
-        source: std::io::Error,
-    },
-    /// The working directory contains the system or what is to be hidden from programs in it.
-    #[error("the working directory {} contains files of the system", .0.display())]
-    WorkingDirectory(PathBuf),
-    /// It cannot be used.
-    #[error("{message}")]
-    Unusable {
-        /// Why.
-        message: String,
-        /// How to fix it.
-        fix: String,
-    },
-    /// No program starts in it.
-    #[error("`{program}` cannot start a program: {message}")]
-    Broken {
-        /// The program that makes the sandbox.
-        program: &'static str,
-        /// The last line that it printed.
-        message: String,
-    },
-}
-
-impl SandboxError {
-    /// How to fix it.
-    pub fn fix(&self) -> String {
-        match self {
-            Self::Missing { install, .. } => (*install).to_owned(),
-            Self::Unusable { fix, .. } => fix.clone(),
-            Self::Directory { .. } => "create the directory, or correct its path".to_owned(),
-            Self::WorkingDirectory(_) => "start the run in the directory of the project".to_owned(),
-            Self::Broken { .. } => {
-                "allow user namespaces (on Ubuntu: an AppArmor profile for bwrap; \
-                in a container: an unconfined seccomp profile), and install bubblewrap 0.8 or later"
-                    .to_owned()
-            }
-        }
-    }
-}
-
-/// A program to be started in a sandbox.
-pub(crate) struct Launch<'a> {
-    pub(crate) program: &'a Path,
-    pub(crate) cwd: &'a Path,
-    /// Directories outside of the working directory that it reads.
-    pub(crate) reads: &'a [PathBuf],
-    /// A script file, which it finds at [`Sandbox::script_path`].
-    pub(crate) file: Option<&'a Path>,
 }
 
 impl Sandbox {
@@ -203,10 +136,10 @@ impl Sandbox {
     }
 
     /// The path of this machine for one that a program in it may name. `dirs` have the values of runs.
-    pub fn near_path<'p>(&self, path: &'p str, work_dir: &Path, dirs: &[PathBuf]) -> Cow<'p, str> {
+    pub fn local_path<'p>(&self, path: &'p str, work_dir: &Path, dirs: &[PathBuf]) -> Cow<'p, str> {
         match &self.provider {
             Provider::Bwrap(_) => Cow::Borrowed(path),
-            Provider::Remote(remote) => remote.near_path(path, work_dir, dirs),
+            Provider::Remote(remote) => remote.local_path(path, work_dir, dirs),
         }
     }
 

@@ -179,6 +179,26 @@ fn a_stage_that_is_forbidden_fails() {
     assert!(project.run(&["replay", "latest"]).contains("✓ the same"));
 }
 
+/// Hooks are asked once a visit, so a further attempt would run what was forbidden.
+#[test]
+fn a_stage_that_is_forbidden_has_no_further_attempt() {
+    let project = project(
+        "start -> fan -> {a; b} -> join -> exit; fan [shape=component, max_retries=1]; join [shape=tripleoctagon]
+         a [shape=parallelogram, script=\"touch made\", max_retries=2, retry_policy=linear]
+         b [shape=parallelogram, script=\"exit 1\"]",
+        r#"
+        [[run.hooks]]
+        event = "stage_start"
+        matcher = "^a$"
+        script = "cat >> asked; exit 2"
+        "#,
+    );
+    assert_eq!(project.exit(&["run", "run.toml"]), 1);
+    assert!(!project.path().join("made").exists());
+    // Once for each attempt of the fan-out.
+    assert_eq!(told(&project, "asked").len(), 2);
+}
+
 #[test]
 fn a_forbidden_agent_is_replayed_too() {
     let hook = "[run.model]\nscript = \"model.json\"\n[[run.hooks]]\nevent = \"stage_start\"\nscript = \"exit 2\"";

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Bwrap, BwrapSettings};
 use crate::SandboxError;
-use crate::sandbox::Launch;
+use crate::launch::Launch;
+use crate::stores::hide_stores;
 
 /// Directories of users, of other machines and of services. Sockets in `/run` would give away the machine.
 const HIDDEN: [&str; 6] = ["/home", "/root", "/run", "/mnt", "/media", "/var/spool"];
@@ -191,8 +192,9 @@ impl View {
         if ["/usr", "/etc", "/var", "/tmp", "/dev", "/proc"].iter().any(|it| is_system(it)) {
             return Err(SandboxError::WorkingDirectory(work_dir));
         }
-        let hidden: Vec<PathBuf> =
+        let mut hidden: Vec<PathBuf> =
             settings.hidden.iter().filter_map(|it| it.canonicalize().ok()).collect();
+        hide_stores(&work_dir, &mut hidden);
         let mut mounts = BTreeMap::new();
         for path in HIDDEN.into_iter().map(PathBuf::from).filter(|it| is_dir(it)) {
             mounts.insert(path, Mount::Empty);

@@ -26,7 +26,7 @@ impl<F: Files> InSandbox<F> {
     }
 
     fn with<T>(&self, path: &str, work: impl FnOnce(&F, &str) -> T) -> T {
-        work(&self.files, &self.sandbox.near_path(path, &self.work_dir, &self.value_dirs))
+        work(&self.files, &self.sandbox.local_path(path, &self.work_dir, &self.value_dirs))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::git::GitError;
-use crate::git::filters::Filters;
+use crate::git::configuration;
 use crate::git::run::{git, with_timeout};
 
 /// How many changed files are named, and how many commits.
@@ -25,7 +25,7 @@ pub async fn brief(dir: &Path) -> Option<String> {
 }
 
 async fn read(dir: &Path) -> Option<String> {
-    let filters = Filters::read(dir, dir).await.ok()?;
+    let filters = configuration::filters(dir, dir).await.ok()?;
     let list = async |command, arguments: &[&str]| {
         let output = git(dir, &filters, command, arguments, None).await.ok()?;
         let text = String::from_utf8_lossy(&output).into_owned();

@@ -5,11 +5,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::git::GitError;
-use crate::git::run::git;
-
-const LIST: [&str; 4] = ["--list", "--show-origin", "--name-only", "-z"];
-
 /// The filters of a repository. Git has no option that disables filters as a whole, so each of them is
 /// overridden by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,13 +24,8 @@ impl Filters {
     pub(crate) const NOT_NEEDED: Self =
         Self { names: Vec::new(), drivers: Vec::new(), files: None };
 
-    /// Those of the repository that this directory is in, whose work tree has this top.
-    pub(crate) async fn read(dir: &Path, top: &Path) -> Result<Self, GitError> {
-        let output = git(dir, &Self::NOT_NEEDED, "config", &LIST, None).await?;
-        Ok(Self::parse(&output, top))
-    }
-
-    fn parse(output: &[u8], top: &Path) -> Self {
+    /// Those that `git config --list --show-origin --name-only -z` names, of a work tree with this top.
+    pub(crate) fn parse(output: &[u8], top: &Path) -> Self {
         let mut names = Vec::new();
         let mut drivers = Vec::new();
         let mut files = Vec::new();

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::git::GitError;
+use crate::git::configuration;
 use crate::git::filters::Filters;
 use crate::git::fingerprint::{Allowance, Fingerprint};
 use crate::git::run::{GitCommand, OPTIONAL_LOCKS, git, with_timeout};
@@ -115,6 +116,18 @@ impl Snapshot {
                 .dirty
                 .iter()
                 .any(|(path, state)| other.dirty.get(path).is_none_or(|other| state.differs(other)))
+    }
+}
+
+impl Snapshot {
+    /// Whether every file that differs from the commit had the same content when the other snapshot was taken.
+    pub(crate) fn adds_nothing_to(&self, before: &Self) -> bool {
+        let had = |(path, state): (&Vec<u8>, &State)| {
+            state.is_path() && before.dirty.get(path).is_some_and(|was| !was.differs(state))
+        };
+        self.place.dir == before.place.dir
+            && self.is_clean_elsewhere == Some(true)
+            && self.dirty.iter().all(had)
     }
 }
 
@@ -262,7 +275,7 @@ async fn place(dir: &Path) -> Result<Option<Location>, GitError> {
         if gone.as_os_str().is_empty() { ".".into() } else { gone.as_os_str().to_owned() };
     // A work tree whose `.git` lies elsewhere (`core.worktree`) has no location that could be kept.
     let git = repository_of(&cwd).filter(|(above, _)| *above == top).map_or((0, 0), |(_, git)| git);
-    let filters = Filters::read(&cwd, top).await?;
+    let filters = configuration::filters(&cwd, top).await?;
     Ok(Some(Location { git, top: top.to_owned(), dir: real, cwd, pathspec, prefix, filters }))
 }
 

@@ -439,3 +439,63 @@ async fn a_worktree_whose_link_is_half_written_is_restored() {
     let beside = fs::read_dir(&above).unwrap().count();
     assert_eq!(beside, 1, "what is begun is not kept");
 }
+
+/// Files that are excluded differ from every commit. That they do costs no git command more.
+#[tokio::test]
+async fn a_stage_that_changes_nothing_but_excluded_files_costs_no_command() {
+    let dir = repository();
+    let head = take(dir.path()).await.head.unwrap();
+    let above = tempfile::tempdir().unwrap();
+    let place = above.path().canonicalize().unwrap().join("worktree");
+    let author = Author { name: "n".to_owned(), email: "e@example.org".to_owned() };
+    let marker = ("FABRO_RUN_ID", "excluding");
+    let exclude = ["*.log".to_owned()];
+    let branch = "fabro/run/excluding";
+    let worktree = Worktree::new(dir.path(), &place, branch, author, &exclude, marker).await;
+    let worktree = worktree.unwrap();
+    worktree.restore(&head, false).await.unwrap();
+    worktree.known(&head).await;
+    let tree = WorkTree::default();
+    tree.owns(&place);
+    let stage = async |script: &str| {
+        let since = tree.started();
+        let running = tree.start();
+        let before = tree.before(&place).await.unwrap();
+        sh(&place, script);
+        tree.touched(&place, before.as_ref()).await.unwrap();
+        drop(running);
+        tree.left(&place, since)
+    };
+    let commit = async |left| {
+        let about = StageCommit {
+            subject: "a stage".to_owned(),
+            trailers: "Fabro-Stage: a@1".to_owned(),
+            replaces: false,
+        };
+        worktree.commit(&about, left).await.map(|(commit, _)| commit)
+    };
+    // No git command works with such a configuration.
+    let config = dir.path().join(".git/config");
+    let whole = fs::read(&config).unwrap();
+    let without_git = async |left| {
+        fs::write(&config, "[").unwrap();
+        let result = commit(left).await;
+        fs::write(&config, &whole).unwrap();
+        result
+    };
+    let left = stage("echo x >a; echo x >x.log").await;
+    assert!(commit(left).await.unwrap().is_some());
+    let left = stage("true").await;
+    assert!(matches!(left, Some(LeftFiles::Changed(_))));
+    assert_eq!(without_git(left).await.unwrap(), None);
+    let grown = stage("echo y >>x.log").await;
+    assert!(without_git(grown.clone()).await.is_err());
+    assert_eq!(commit(grown).await.unwrap(), None);
+    // Without what the stage has found, a `git status` leaves them out.
+    assert_eq!(commit(None).await.unwrap(), None);
+    let left = stage("echo y >new").await;
+    assert!(without_git(left.clone()).await.is_err());
+    assert!(commit(left).await.unwrap().is_some());
+    let left = stage("true").await;
+    assert_eq!(without_git(left).await.unwrap(), None);
+}

@@ -65,7 +65,10 @@ impl WorkTree {
         }
         let is_clean = snapshot.dirty.is_empty() && snapshot.is_clean_elsewhere == Some(true);
         let clean = snapshot.head.clone().filter(|_| is_clean);
-        Some(clean.map_or(LeftFiles::Changed, LeftFiles::OfCommit))
+        Some(match clean {
+            Some(commit) => LeftFiles::OfCommit(commit),
+            None => LeftFiles::Changed(Box::new(snapshot.clone())),
+        })
     }
 
     /// The snapshot of a directory before the stage that has just started changes it. `None` outside
@@ -149,8 +152,8 @@ impl Drop for RunningStage<'_> {
 pub enum LeftFiles {
     /// They are those of this commit, which `HEAD` is.
     OfCommit(String),
-    /// Some may differ.
-    Changed,
+    /// Some may differ: the state of the worktree.
+    Changed(Box<Snapshot>),
 }
 
 /// The files are not known. The first time, with a warning for the user.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::git::GitError;
+use crate::git::configuration;
 use crate::git::filters::Filters;
 use crate::git::run::{GitCommand, OPTIONAL_LOCKS, git};
 use crate::git::snapshot::{Location, Snapshot};
@@ -119,6 +120,9 @@ pub(super) struct State {
     pub(super) filters: Option<Filters>,
     /// The index and the commit, when they were last known to agree with the files.
     pub(super) last: Option<(IndexStamp, String)>,
+    /// A commit, and what the worktree was found to be when that was made: what differs from the commit since, and
+    /// was the same then, is excluded.
+    left: Option<(String, Box<Snapshot>)>,
     /// A commit and its tree.
     tree: Option<(String, String)>,
 }
@@ -229,6 +233,7 @@ impl Worktree {
     pub async fn restore(&self, commit: &str, keep_files: bool) -> Result<Restored, GitError> {
         let mut state = self.state.lock().await;
         state.last = None;
+        state.left = None;
         self.remove_locks();
         self.make_branch(commit).await?;
         let mut restored = Restored { is_new: !self.exists(), kept: None };
@@ -273,9 +278,14 @@ impl Worktree {
             )
         });
         let mut on_branch = None;
-        if !about.replaces && self.is_as_before(&mut state, left, &mut on_branch).await? {
+        if !about.replaces && self.is_as_before(&mut state, left.as_ref(), &mut on_branch).await? {
             return Ok((None, replaced));
         }
+        let left = match left {
+            Some(LeftFiles::Changed(left)) => Some(left),
+            _ => None,
+        };
+        state.left = None;
         let left_out = self.add_all(&mut state).await?;
         let warnings: Vec<String> = replaced.into_iter().chain(left_out).collect();
         let warning = Some(warnings.join("; ")).filter(|text| !text.is_empty());
@@ -290,6 +300,7 @@ impl Worktree {
         let own_parents = self.parents_of_own(tip, about).await?;
         let is_last = state.last.as_ref().is_some_and(|(at, it)| *at == stamp && it == tip);
         if tip == head && is_last && own_parents.is_none() {
+            state.left = left.map(|left| (tip.to_owned(), left));
             return Ok((None, warning));
         }
         let tree = self.write_tree(&mut state).await?;
@@ -309,34 +320,44 @@ impl Worktree {
             commit
         };
         state.tree = Some((commit.clone(), tree));
+        state.left = left.map(|left| (commit.clone(), left));
         state.last = Some((stamp, commit.clone()));
         let is_new = before.as_deref() != Some(&*commit);
         Ok((Some(commit).filter(|_| is_new), warning))
     }
 
-    /// Whether the last commit is that of the branch, and the files and the index are its. Costs at most one
-    /// `git status`; false where that cannot tell. `on_branch` is the commit that this found, of the branch.
+    /// Whether the last commit is that of the branch, and the files and the index are its, but for excluded files. Costs at
+    /// most one `git status`; false where that cannot tell. `on_branch` is the commit that this found, of the branch.
     async fn is_as_before(
         &self,
         state: &mut State,
-        left: Option<LeftFiles>,
+        left: Option<&LeftFiles>,
         on_branch: &mut Option<String>,
     ) -> Result<bool, GitError> {
-        // Excluded files, which differ, would be listed every time.
-        if !self.exclude.is_empty() || !self.is_on_branch() {
+        if !self.is_on_branch() {
             return Ok(false);
         }
         let Some((_, last)) = state.last.clone() else { return Ok(false) };
-        let left = if let Some(left) = left {
-            left
-        } else {
-            let output = self.with_filters(state, "status", &status::ARGUMENTS).await?;
-            let status = status::parse(&output)?;
-            on_branch.clone_from(&status.head);
-            let commit = status.head.filter(|_| status.entries.is_empty());
-            commit.map_or(LeftFiles::Changed, LeftFiles::OfCommit)
-        };
-        Ok(left == LeftFiles::OfCommit(last))
+        match left {
+            Some(LeftFiles::OfCommit(commit)) => Ok(*commit == last),
+            Some(LeftFiles::Changed(now)) => {
+                let is_same = |(commit, before): &(String, Box<Snapshot>)| {
+                    *commit == last
+                        && now.head.as_ref() == Some(commit)
+                        && now.adds_nothing_to(before)
+                };
+                Ok(!self.exclude.is_empty() && state.left.as_ref().is_some_and(is_same))
+            }
+            None => {
+                let mut arguments = status::ARGUMENTS.to_vec();
+                arguments.extend(["--", "."]);
+                arguments.extend(self.exclude.iter().filter_map(|pattern| pattern.to_str()));
+                let output = self.with_filters(state, "status", &arguments).await?;
+                let status = status::parse(&output)?;
+                on_branch.clone_from(&status.head);
+                Ok(status.head.as_ref() == Some(&last) && status.entries.is_empty())
+            }
+        }
     }
 
     fn is_on_branch(&self) -> bool {
@@ -585,7 +606,7 @@ impl Worktree {
     ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
         let filters = match state.filters.take().filter(Filters::hold) {
             Some(filters) => filters,
-            None => Filters::read(&self.dir, &self.dir).await?,
+            None => configuration::filters(&self.dir, &self.dir).await?,
         };
         let result = self.git_result(&self.dir, &filters, command, arguments).await;
         state.filters = Some(filters);

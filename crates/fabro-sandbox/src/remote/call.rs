@@ -13,7 +13,7 @@ use crate::Tail;
 pub(super) type Feed = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
 /// How a program ended.
-pub(super) struct Called<T> {
+pub(super) struct CallResult<T> {
     pub(super) status: ExitStatus,
     /// What became of its output.
     pub(super) output: T,
@@ -27,7 +27,7 @@ pub(super) async fn call<T: Send + 'static>(
     program: &[u8],
     feed: Option<Feed>,
     read: impl FnOnce(PipeReader) -> T + Send + 'static,
-) -> io::Result<Called<T>> {
+) -> io::Result<CallResult<T>> {
     let (input, mut to_input) = io::pipe()?;
     let (from_output, output) = io::pipe()?;
     let (mut from_errors, errors) = io::pipe()?;
@@ -57,7 +57,7 @@ pub(super) async fn call<T: Send + 'static>(
     match joined(written.await) {
         // It may end before it has read everything: its status says why.
         Err(error) if status.success() && error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(Called { status, output, message }),
+        _ => Ok(CallResult { status, output, message }),
     }
 }
 

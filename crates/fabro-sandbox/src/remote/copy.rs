@@ -9,7 +9,12 @@ use super::call::{Feed, call, up_to};
 use super::program::quote;
 use super::run::{FAILED, blocking};
 use super::state::SyncState;
-use super::sync::{self, Difference, LIST_BYTES, Name, Pull, Tree};
+use super::sync::list::{LIST_BYTES, list_program, parse_list};
+use super::sync::pack::{pack, removal};
+use super::sync::pull::Pull;
+use super::sync::rules::retain_outside_of_stores;
+use super::sync::scan;
+use super::sync::tree::{Difference, Name, Tree, mark_missing};
 use super::{Remote, Root};
 use crate::ExecError;
 
@@ -37,9 +42,9 @@ impl Remote {
     async fn begin_copy(&self, root: &Arc<Root>, now: Tree) -> Result<SyncState, ExecError> {
         let mark = self.new_id();
         let make = format!(
-            "mkdir -p {0} && cd {0} && mkdir -p .fabro/run && rm -f .fabro/run/.copy-* && \
-             : >.fabro/run/.copy-{mark} || end {FAILED}\n",
-            quote(&root.far)
+            "mkdir -p {0} && cd {0} && echo {mark} >{1} || end {FAILED}\n",
+            quote(&root.remote),
+            mark_file(root)
         );
         let gone = || self.gone();
         let remote = self.list(root, make.into_bytes(), None).await?.ok_or_else(gone)?;
@@ -89,10 +94,10 @@ impl Remote {
         now: &Tree,
     ) -> Result<Option<Tree>, ExecError> {
         let mut program = in_copy(root, mark);
-        program.extend(sync::removal(&change.removed));
+        program.extend(removal(&change.removed));
         program.extend_from_slice(format!("tar -xpof - || end {FAILED}\n").as_bytes());
-        let (near, tree, names) = (root.near.clone(), now.clone(), change.put.clone());
-        let feed: Feed = Box::new(move |out| sync::pack(&near, &tree, &names, out));
+        let (local, tree, names) = (root.local.clone(), now.clone(), change.put.clone());
+        let feed: Feed = Box::new(move |out| pack(&local, &tree, &names, out));
         self.list(root, program, Some(feed)).await
     }
 
@@ -103,14 +108,14 @@ impl Remote {
         mut program: Vec<u8>,
         feed: Option<Feed>,
     ) -> Result<Option<Tree>, ExecError> {
-        program.extend(sync::list_program(&self.rules, &root.near));
+        program.extend(list_program(&self.rules, &root.local));
         let [head, tail] = self.around(&self.new_id())?;
         let program = [head.as_bytes(), &program, tail.as_bytes()].concat();
         let called = call(self.shell(), &program, feed, up_to(LIST_BYTES)).await;
         if called.as_ref().is_ok_and(|called| called.status.code() == Some(OTHER_COPY)) {
             return Ok(None);
         }
-        let tree = sync::parse_list(&self.done(called)?);
+        let tree = parse_list(&self.done(called)?);
         tree.map(Some).map_err(|error| ExecError::Workspace(error.to_string()))
     }
 
@@ -121,9 +126,9 @@ impl Remote {
     }
 
     async fn scan(&self, root: &Root) -> Result<Tree, ExecError> {
-        let (near, rules) = (root.near.clone(), self.rules.clone());
-        let scanned = blocking(move || sync::scan(&near, &rules)).await;
-        scanned.map_err(|error| ExecError::Workspace(format!("{}: {error}", root.near.display())))
+        let (local, rules) = (root.local.clone(), self.rules.clone());
+        let scanned = blocking(move || scan(&local, &rules)).await;
+        scanned.map_err(|error| ExecError::Workspace(format!("{}: {error}", root.local.display())))
     }
 
     /// Brings back what has changed in the copy with this mark.
@@ -136,13 +141,13 @@ impl Remote {
             return Err(self.gone());
         };
         let conflicts = state.settle(&remote);
-        let mut change = state.to_pull(&remote, &self.rules, &self.rules.hidden_in(&root.near));
-        let near = root.near.clone();
+        let mut change = state.to_pull(&remote, &self.rules, &self.rules.hidden_in(&root.local));
+        let local = root.local.clone();
         let limit = self.copy_limit;
         let failed = |error: &io::Error| ExecError::Workspace(error.to_string());
         let (taken, wanted) = blocking(move || {
-            change.retain_outside_of_stores(&near);
-            let pull = Pull { root: &near, far: &remote, change: &change };
+            retain_outside_of_stores(&mut change, &local);
+            let pull = Pull { root: &local, remote: &remote, change: &change };
             let (wanted, bytes) = (pull.wanted(), pull.bytes());
             if bytes > limit {
                 return Err(io::Error::other(format!(
@@ -155,10 +160,10 @@ impl Remote {
         .await
         .map_err(|error| failed(&error))?;
         let taken = if wanted.is_empty() { taken } else { self.fetch(root, taken, wanted).await? };
-        let near = root.near.clone();
+        let local = root.local.clone();
         let (remote, result) = blocking(move || {
             let (remote, change) = taken;
-            let result = Pull { root: &near, far: &remote, change: &change }.result();
+            let result = Pull { root: &local, remote: &remote, change: &change }.result();
             (remote, result)
         })
         .await;
@@ -185,7 +190,7 @@ impl Remote {
              if tar --version 2>/dev/null | grep -q GNU; then\n\
              xargs -0 tar --hard-dereference -cf - 2>/dev/null\n\
              else\nxargs -0 tar -cf - 2>/dev/null\nfi",
-            quote(&root.far)
+            quote(&root.remote)
         );
         let [head, tail] = self.around(&self.new_id())?;
         let program = [&head, &*body, &tail].concat();
@@ -198,23 +203,32 @@ impl Remote {
             }
             out.flush()
         });
-        let (near, limit) = (root.near.clone(), self.copy_limit);
+        let (local, limit) = (root.local.clone(), self.copy_limit);
         let called = call(self.shell(), program.as_bytes(), Some(feed), move |mut output| {
-            let (mut far, change) = taken;
+            let (mut remote, change) = taken;
             let unpacked =
-                Pull { root: &near, far: &far, change: &change }.unpack(&mut output, limit);
+                Pull { root: &local, remote: &remote, change: &change }.unpack(&mut output, limit);
             // The rest is read so that its writer ends with a status.
             let _ = io::copy(&mut output, &mut io::sink());
-            sync::mark_missing(&mut far, &unpacked?);
-            io::Result::Ok((far, change))
+            mark_missing(&mut remote, &unpacked?);
+            io::Result::Ok((remote, change))
         })
         .await;
         self.done(called)?.map_err(|error| ExecError::Workspace(error.to_string()))
     }
 }
 
+/// Where the mark of a copy is: beside it, for a script may remove everything in its working directory.
+fn mark_file(root: &Root) -> String {
+    format!("\"$base/.copy-{}\"", root.number)
+}
+
 /// The beginning of a program in this copy.
 fn in_copy(root: &Root, mark: &str) -> Vec<u8> {
-    let dir = quote(&root.far);
-    format!("cd {dir} && [ -e .fabro/run/.copy-{mark} ] || end {OTHER_COPY}\n").into_bytes()
+    format!(
+        "cd {} && {{ read -r mark <{}; }} 2>/dev/null && [ \"$mark\" = {mark} ] || end {OTHER_COPY}\n",
+        quote(&root.remote),
+        mark_file(root)
+    )
+    .into_bytes()
 }

@@ -18,6 +18,13 @@ const CAPABILITIES: [&str; 6] = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "S
 /// The label of a container with the user of its scripts, where that is not its own.
 const USER_LABEL: &str = "fabro.user";
 
+/// Where programs in the container keep what they know of each other: in memory, so it is gone when the container stops,
+/// and with it what they know of.
+pub(super) const BASE: &str = "/run/fabro";
+
+/// The size of that, in bytes: long scripts are in it.
+const BASE_BYTES: u64 = 256 << 20;
+
 /// A user without rights.
 const NO_USER: &str = "65534:65534";
 
@@ -304,7 +311,8 @@ impl Docker {
             }
             command.args(["--cap-add", "KILL"]);
         }
-        for mount in mounts {
+        let base = Mount::Memory(BASE.into(), Some(BASE_BYTES));
+        for mount in mounts.iter().chain([&base]) {
             command.arg("--mount").arg(mount.argument());
         }
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::Language;
-use crate::local::PYTHON_FROM_FILE;
+use crate::script::PYTHON_FROM_FILE;
 
 /// What a shell of the other side is started with: it reads a program of lines that begin with `x`, up to a line with a
 /// dot. It reads no byte more, so that the program can read what follows. A program that is cut off does not run.

@@ -15,15 +15,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{Called, Feed, call, send, up_to};
+use super::call::{CallResult, Feed, call, send, up_to};
 use super::program::{self, Script, encoded, quote};
-use super::sync::{self, LIST_BYTES};
+use super::sync::list::LIST_BYTES;
+use super::sync::pack::pack_files;
 use super::{Engine, Remote, Root, ssh_dir};
 use crate::ends::Ends;
-use crate::group::Group;
-use crate::leftovers::GRACE;
-use crate::local::LAST_OUTPUT;
+use crate::group::{GRACE, Group};
 use crate::log::{Log, OutputChannel, trimmed};
+use crate::script::LAST_OUTPUT;
 use crate::{Captured, Environment, ExecError, Exit, Finished, Keep, Request, SandboxError};
 
 /// How long the end of a script that was killed may take to arrive.
@@ -36,7 +36,7 @@ const SMALL: u64 = 64 << 10;
 pub(super) const FAILED: i32 = 125;
 
 /// Variables of scripts that name directories of this machine.
-const NEAR_ONLY: [&str; 2] = ["FABRO_RUN_DIR", "FABRO_STAGE_DIR"];
+const LOCAL_ONLY: [&str; 2] = ["FABRO_RUN_DIR", "FABRO_STAGE_DIR"];
 
 /// How a client ended.
 enum Ended {
@@ -54,8 +54,8 @@ impl Remote {
             Engine::Ssh(ssh) => ssh.connect(),
         });
         started.await?;
-        let far = self.make_root().await?;
-        self.set_up(far);
+        let remote = self.make_root().await?;
+        self.set_up(remote);
         let unusable = |error: ExecError| SandboxError::Unusable {
             message: error.to_string(),
             fix: "check that it can be reached, and what its disk has free".to_owned(),
@@ -71,30 +71,38 @@ impl Remote {
 
     /// Makes the directory of the run there, and returns its path.
     async fn make_root(self: &Arc<Self>) -> Result<String, SandboxError> {
-        let near = self.work_dir.to_string_lossy().into_owned();
+        let local = self.work_dir.to_string_lossy().into_owned();
         let dir = match &self.engine {
-            Engine::Docker(docker) if !docker.settings().copy => return Ok(near),
+            Engine::Docker(docker) if !docker.settings().copy => return Ok(local),
             Engine::Docker(_) => {
-                let (remote, dir) = (Arc::clone(self), near.clone());
+                let (remote, dir) = (Arc::clone(self), local.clone());
                 let made = blocking(move || match &remote.engine {
                     Engine::Docker(docker) => docker.make_directory(&dir),
                     Engine::Ssh(_) => Ok(()),
                 });
                 made.await?;
-                near
+                local
             }
-            Engine::Ssh(ssh) => format!("{}/work", ssh_dir(ssh, &self.run)),
+            Engine::Ssh(ssh) => ssh_dir(ssh, &self.run),
         };
         let unusable = |message: String| SandboxError::Unusable {
             message: format!("{dir} cannot be made in {}: {message}", self.describe()),
             fix: "choose a directory that the user there may write".to_owned(),
         };
-        let text = format!("umask 077; mkdir -p {0} && cd {0} && [ -w . ] && pwd -P", quote(&dir));
+        // Of another machine the directory of the run, in which the copy is.
+        let [work, last] = match &self.engine {
+            Engine::Docker(_) => [".", ""],
+            Engine::Ssh(_) => ["work", "/work"],
+        };
+        let text = format!(
+            "umask 077; mkdir -p {0} && cd {0} && mkdir -p {work} && [ -w {work} ] && pwd -P",
+            quote(&dir)
+        );
         let called = call(self.shell(), text.as_bytes(), None, up_to(SMALL)).await;
         let called = called.map_err(|error| unusable(error.to_string()))?;
         let path = String::from_utf8_lossy(&called.output).trim_end_matches('\n').to_owned();
         if called.status.success() && path.starts_with('/') {
-            Ok(path)
+            Ok(path + last)
         } else {
             Err(unusable(called.message))
         }
@@ -121,7 +129,7 @@ impl Remote {
         self.succeeded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn done<T>(&self, called: io::Result<Called<T>>) -> Result<T, ExecError> {
+    pub(super) fn done<T>(&self, called: io::Result<CallResult<T>>) -> Result<T, ExecError> {
         let called = called.map_err(|error| self.lost(&error.to_string()))?;
         if called.status.success() {
             return Ok(called.output);
@@ -248,7 +256,7 @@ impl Remote {
         let no_directory = || ExecError::WorkingDirectory(request.cwd.to_owned());
         let root = self.root(request.cwd).ok_or_else(no_directory)?;
         let cwd = request.cwd.canonicalize().map_err(|_| no_directory())?;
-        let cwd = root.far_of(&cwd).ok_or_else(no_directory)?;
+        let cwd = root.remote_path(&cwd).ok_or_else(no_directory)?;
         let (Environment::Inherit(given) | Environment::Only(given)) = request.env;
         let mut files = BTreeMap::new();
         let mut shown = |text: &str| {
@@ -263,8 +271,8 @@ impl Remote {
                 return Err(ExecError::Variable(name.clone()));
             }
             let is_elsewhere =
-                name == "FABRO_WORKFLOW_DIR" && !Path::new(value).starts_with(&root.near);
-            if !NEAR_ONLY.contains(&&**name) && !is_elsewhere {
+                name == "FABRO_WORKFLOW_DIR" && !Path::new(value).starts_with(&root.local);
+            if !LOCAL_ONLY.contains(&&**name) && !is_elsewhere {
                 env.push((name.clone(), shown(value)));
             }
         }
@@ -290,9 +298,9 @@ impl Remote {
         }
         let body = format!(
             "mkdir -p {0}/.fabro && cd {0}/.fabro && tar -xof - || end {FAILED}",
-            quote(&root.far)
+            quote(&root.remote)
         );
-        let feed: Feed = Box::new(move |out| sync::pack_files(&files, out));
+        let feed: Feed = Box::new(move |out| pack_files(&files, out));
         self.call_registered(&body, Some(feed)).await.map(drop)
     }
 

@@ -89,14 +89,14 @@ impl Shown {
         self.names().get(name).cloned()
     }
 
-    /// Puts `far`, which is `.fabro` on the other side, in the place of the files below these directories that a text
+    /// Puts `remote`, which is `.fabro` on the other side, in the place of the files below these directories that a text
     /// names, and finds those that it names so already. The rest of the text is changed by `between`, and so are names of
     /// files that the other side has itself.
     pub(super) fn text(
         &self,
         text: &str,
         dirs: &[PathBuf],
-        far: &str,
+        remote: &str,
         is_there: impl Fn(&Path) -> bool,
         between: impl Fn(&str) -> String,
     ) -> Text {
@@ -105,7 +105,7 @@ impl Shown {
         while let Some((at, path, length)) = first_file(rest, dirs, &is_there) {
             let name = self.name(&path);
             done.text.push_str(&between(&rest[..at]));
-            done.text.push_str(far);
+            done.text.push_str(remote);
             done.text.push('/');
             done.text.push_str(&name);
             done.files.insert(name, path);
@@ -225,18 +225,18 @@ mod tests {
     #[test]
     fn a_directory_is_replaced_where_it_is_named() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(with_directory(text, "/a/work", "/far/a/work"), expected);
+            assert_eq!(with_directory(text, "/a/work", "/remote/a/work"), expected);
         };
         check(
             "cd /a/work && ls /a/work/x '/a/work'.",
-            "cd /far/a/work && ls /far/a/work/x '/far/a/work'.",
+            "cd /remote/a/work && ls /remote/a/work/x '/remote/a/work'.",
         );
-        check("file:///a/work/x", "file:///far/a/work/x");
+        check("file:///a/work/x", "file:///remote/a/work/x");
         check(
             "/a/works /a/work-2 /a/work.old /b/a/work ./a/work",
             "/a/works /a/work-2 /a/work.old /b/a/work ./a/work",
         );
-        check("PATH=/a/work:/a/work", "PATH=/far/a/work:/far/a/work");
+        check("PATH=/a/work:/a/work", "PATH=/remote/a/work:/remote/a/work");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::sync::{Difference, NOT_COPIED, Name, Rules, Stamp, Tree};
+use super::sync::rules::Rules;
+use super::sync::tree::{Difference, NOT_COPIED, Name, Stamp, Tree};
 
 /// A working directory and its copy, as they were when they were equal.
 #[derive(Debug, Default)]
@@ -118,7 +119,7 @@ impl SyncState {
     }
 }
 
-/// Programs of fabro keep their files in `.fabro` of the copy, also where there is none here.
+/// Values and artifacts are in `.fabro` of the copy, also where there is none here.
 fn keep_own(mut change: Difference) -> Difference {
     change.removed.retain(|name| name != b".fabro");
     change
@@ -127,17 +128,18 @@ fn keep_own(mut change: Difference) -> Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::sync::{mark_missing, parse_list};
+    use crate::remote::sync::list::parse_list;
+    use crate::remote::sync::tree::mark_missing;
 
     #[test]
     fn what_did_not_come_is_asked_for_again_or_removed() {
         let stamp = || parse_list(b"f 644 1 1.0 1.0 7 a\0end\0").unwrap();
         let rules = Rules { exclude: Vec::new(), hidden: Vec::new(), write_git: false };
         let mut state = SyncState::default();
-        let mut far = stamp();
-        let missing = far.keys().cloned().collect();
-        mark_missing(&mut far, &missing);
-        state.note_pulled(Vec::new(), far);
+        let mut remote = stamp();
+        let missing = remote.keys().cloned().collect();
+        mark_missing(&mut remote, &missing);
+        state.note_pulled(Vec::new(), remote);
         assert_eq!(state.to_pull(&stamp(), &rules, &[]).put.len(), 1);
         assert_eq!(state.to_pull(&Tree::new(), &rules, &[]).removed.len(), 1);
     }
@@ -175,14 +177,14 @@ mod tests {
         // It failed, and what it has left in the copy is known.
         let mut state = begun();
         state.note_failed_push(tree(&[("a", 9), ("b", 1), ("c", 1), ("script", 5)]));
-        let far = tree(&[("a", 9), ("b", 6), ("c", 1), ("script", 5)]);
-        assert!(state.settle(&far).is_empty());
-        assert_eq!(names(state.to_pull(&far, &rules, &[])), "put b script removed ");
+        let remote = tree(&[("a", 9), ("b", 6), ("c", 1), ("script", 5)]);
+        assert!(state.settle(&remote).is_empty());
+        assert_eq!(names(state.to_pull(&remote, &rules, &[])), "put b script removed ");
         // It was dropped: a file that is neither the old nor the new one may be cut off, and does not come back.
         let mut state = begun();
-        let far = tree(&[("a", 9), ("b", 1), ("c", 2)]);
-        assert_eq!(state.settle(&far), [b"a"]);
-        assert_eq!(names(state.to_pull(&far, &rules, &[])), "put c removed ");
+        let remote = tree(&[("a", 9), ("b", 1), ("c", 2)]);
+        assert_eq!(state.settle(&remote), [b"a"]);
+        assert_eq!(names(state.to_pull(&remote, &rules, &[])), "put c removed ");
         let mut state = begun();
         assert!(state.settle(&tree(&[("a", 2), ("c", 1)])).is_empty());
     }

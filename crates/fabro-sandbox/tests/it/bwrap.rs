@@ -148,3 +148,20 @@ for started in range(100):
     assert_eq!(ground.output(script).await, "True\nCode(0)");
     assert_eq!(ground.output("echo next").await, "next\nCode(0)");
 }
+
+/// Also one that is not that of this run.
+#[tokio::test]
+async fn a_store_in_the_working_directory_is_not_seen() {
+    let mut other = std::path::PathBuf::new();
+    let ground = Ground::bwrap_with(|settings| {
+        other = settings.work_dir.join("sub/other");
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("fabro.db"), "events").unwrap();
+    });
+    let Some(ground) = ground else { return };
+    let script = "ls -A sub/other; cat sub/other/fabro.db; mv sub sub2; rm -rf sub; touch sub/other/x; echo y > sub/new; ls -A sub";
+    let output = ground.output(script).await;
+    assert!(!output.contains("events") && output.ends_with("new\nother\nCode(0)"), "{output}");
+    assert_eq!(std::fs::read_to_string(other.join("fabro.db")).unwrap(), "events");
+    assert!(!other.join("x").exists() && ground.path("work/sub/new").exists());
+}

@@ -118,7 +118,7 @@ impl Ground {
     }
 
     /// The path of a file in the working directory as scripts have it.
-    pub(crate) fn far(&self, name: &str) -> String {
+    pub(crate) fn remote_path(&self, name: &str) -> String {
         let work = self.path("work").canonicalize().unwrap();
         let path = work.join(name);
         let path = path.to_str().unwrap().trim_end_matches('/');
@@ -318,7 +318,7 @@ async fn a_command_has_code_output_directory_and_variables(mut ground: Ground) {
     let finished = ground.run(script).await;
     let work = ground.path("work").canonicalize().unwrap();
     assert_eq!(finished.exit, Exit::Code(42));
-    assert_eq!(finished.stdout, Captured::Text(format!("a 'b' $c\nd\n{}", ground.far(""))));
+    assert_eq!(finished.stdout, Captured::Text(format!("a 'b' $c\nd\n{}", ground.remote_path(""))));
     assert_eq!(finished.stderr, Captured::Text("oops".to_owned()));
     assert_eq!(std::fs::read_to_string(work.join("file")).unwrap(), "made\n");
     std::fs::write(work.join("file"), "changed outside").unwrap();

@@ -46,6 +46,8 @@ for_copies! {
     values_and_artifacts_are_in_the_working_directory
     a_push_that_fails_takes_nothing_from_a_running_script
     a_copy_that_is_lost_is_made_again_and_removes_nothing_here
+    a_script_may_remove_everything_in_its_working_directory
+    one_script_that_is_lost_ends_alone
 }
 
 async fn what_changes_on_one_side_is_changed_on_the_other(ground: Ground) {
@@ -182,11 +184,11 @@ async fn values_and_artifacts_are_in_the_working_directory(mut ground: Ground) {
         runs.display()
     );
     let shown = sandbox.shown(&prompt, &work, &reads).into_owned();
-    let far = ground.far("");
+    let remote = ground.remote_path("");
     assert_eq!(
         shown,
         format!(
-            "See: file://{far}/.fabro/blobs/{name} and {far}/.fabro/artifacts/report.xml, {}/fabro.db",
+            "See: file://{remote}/.fabro/blobs/{name} and {remote}/.fabro/artifacts/report.xml, {}/fabro.db",
             runs.display()
         )
     );
@@ -205,12 +207,12 @@ async fn values_and_artifacts_are_in_the_working_directory(mut ground: Ground) {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0].split(".fabro/artifacts/report-").next().unwrap(),
-        format!("\"a value\"<a/><b/>{far}/"),
+        format!("\"a value\"<a/><b/>{remote}/"),
         "{text}"
     );
     assert_eq!(
         lines[1..].concat(),
-        if far == work.canonicalize().unwrap().to_str().unwrap() { "hidden" } else { "events" }
+        if remote == work.canonicalize().unwrap().to_str().unwrap() { "hidden" } else { "events" }
     );
     // The tools of an agent read the same files under the same paths.
     let local = LocalFiles::new(&work).unwrap();
@@ -220,7 +222,7 @@ async fn values_and_artifacts_are_in_the_working_directory(mut ground: Ground) {
     assert_eq!(read(value).unwrap(), "a value");
     assert_eq!(read(&format!(".fabro/blobs/{name}")).unwrap(), "a value");
     assert_eq!(read(".fabro/artifacts/report.xml").unwrap(), "<a/>");
-    files.write(&format!("{far}/new"), b"x").unwrap();
+    files.write(&format!("{remote}/new"), b"x").unwrap();
     assert_eq!(std::fs::read_to_string(work.join("new")).unwrap(), "x");
     assert!(files.write(value, b"x").is_err());
     // Nothing of it is left in the working directory of this machine.
@@ -252,11 +254,89 @@ async fn a_push_that_fails_takes_nothing_from_a_running_script(ground: Ground) {
 /// Another directory at the same path, which has nothing of the working directory.
 async fn a_copy_that_is_lost_is_made_again_and_removes_nothing_here(ground: Ground) {
     std::fs::write(ground.path("work/here"), "x").unwrap();
-    let script = "rm -rf .fabro; find . -mindepth 1 -delete; echo y > made";
-    let finished = ground.try_run(script).await;
+    let base = match &ground.server {
+        Some(_) => "$PWD/../run",
+        None => "/run/fabro",
+    };
+    let script = format!("rm -rf {base}/.copy-* ./* .git .fabro; echo y > made");
+    let finished = ground.try_run(&script).await;
     let Err(ExecError::Lost { message, .. }) = finished else { panic!("{finished:?}") };
     assert!(message.contains("the copy of the working directory was lost"), "{message}");
     assert_eq!(ground.output("cat here; ls").await, "xhere\nCode(0)");
+}
+
+/// `git clean -fdx`, or a script that begins from nothing.
+async fn a_script_may_remove_everything_in_its_working_directory(ground: Ground) {
+    std::fs::write(ground.path("work/here"), "x").unwrap();
+    let output = ground.output("rm -rf .fabro; echo 1 > one").await;
+    assert_eq!(output, "\nCode(0)");
+    assert!(ground.path("work/here").exists() && ground.path("work/one").exists());
+    let output = ground.output("rm -rf ./* .git .fabro; echo y > made; exit 3").await;
+    assert_eq!(output, "\nCode(3)");
+    let names = |dir: &str| {
+        let entries = std::fs::read_dir(ground.path(dir)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    // What other programs obey stays here.
+    assert_eq!(names("work"), [".fabro", ".git", "made"]);
+    assert!(ground.path("work/.fabro/config.toml").exists());
+    assert_eq!(ground.output("ls -A; cat made").await, "made\ny\nCode(0)");
+}
+
+/// The client of one script is gone, not the connection: only that script is lost, and it is ended before the next one.
+async fn one_script_that_is_lost_ends_alone(ground: Ground) {
+    let seconds = seconds();
+    let script = format!("echo up; sleep {seconds}; echo late > late");
+    let other = "echo started > started; until test -e go; do sleep 0.02; done; echo end > end";
+    let (is_lost, lost) = tokio::sync::oneshot::channel();
+    let exec = Arc::clone(&ground.exec);
+    let ((), other, ()) = tokio::join!(
+        async {
+            let finished = ground.try_run(&script).await;
+            assert!(matches!(finished, Err(ExecError::Lost { .. })), "{finished:?}");
+            is_lost.send(()).unwrap();
+        },
+        async {
+            ground.printed("up").await;
+            let first = clients(&ground);
+            assert_eq!(first.len(), 1, "{first:?}");
+            let other = ground.try_run_by(&*exec, other);
+            let kill_first = async {
+                until("the other one runs", || clients(&ground).len() == 2).await;
+                Command::new("kill").arg("-9").args(&first).status().unwrap();
+            };
+            tokio::join!(other, kill_first).0
+        },
+        async {
+            lost.await.unwrap();
+            assert!(running(&format!("sleep\0{seconds}")) > 0, "it does not end with its client");
+            // The next script ends it, and brings what the other one waits for.
+            std::fs::write(ground.path("work/go"), "").unwrap();
+            assert_eq!(ground.output_by(&*exec, "echo next").await, "next\nCode(0)");
+            assert_eq!(running(&format!("sleep\0{seconds}")), 0);
+        }
+    );
+    assert_eq!(other.unwrap().exit, Exit::Code(0));
+    for (name, there) in [("started", true), ("end", true), ("late", false)] {
+        assert_eq!(ground.path("work").join(name).exists(), there, "{name}");
+    }
+}
+
+/// The clients of scripts in this sandbox.
+fn clients(ground: &Ground) -> Vec<String> {
+    let run = ground.settings.as_ref().unwrap().run.to_lowercase();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).to_lowercase();
+        if command.contains(&run) && command.contains("ifs= read -r l") {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    found
 }
 
 /// The store may be in the working directory, under any name.
@@ -412,6 +492,52 @@ async fn a_connection_that_breaks_is_made_again() {
     assert_eq!(ground.output("echo next > made").await, "\nCode(0)");
     assert_eq!(running(&format!("sleep\0{seconds}")), 0);
     assert!(ground.path("work/made").exists() && !ground.path("work/late").exists());
+}
+
+/// The machine is away in the middle of a script, and for the next one; then it is there again.
+#[tokio::test]
+async fn a_machine_that_is_away_is_used_again_when_it_is_back() {
+    let Some(mut ground) = Ground::ssh().await else { return };
+    std::fs::write(ground.path("work/given"), "1").unwrap();
+    let seconds = seconds();
+    let script = format!("echo up; echo half > half; sleep {seconds}; echo late > late");
+    let (finished, ()) = tokio::join!(ground.try_run(&script), async {
+        ground.printed("up").await;
+        let server = ground.server.as_ref().unwrap();
+        drop_connections(server);
+        Command::new("kill").args(["-9", &server.child.id().to_string()]).status().unwrap();
+    });
+    assert!(matches!(finished, Err(ExecError::Lost { .. })), "{finished:?}");
+    for _ in 0..2 {
+        let finished = ground.try_run("echo ran > ran").await;
+        assert!(matches!(finished, Err(ExecError::Lost { .. })), "{finished:?}");
+    }
+    std::fs::write(ground.path("work/given"), "two").unwrap();
+    ground.server.as_mut().unwrap().restart();
+    // What the lost script has changed is still in the copy, and comes back with the next one.
+    assert_eq!(ground.output("cat given half; echo next > next").await, "twohalf\nCode(0)");
+    assert_eq!(running(&format!("sleep\0{seconds}")), 0);
+    for (name, there) in [("next", true), ("half", true), ("late", false), ("ran", false)] {
+        assert_eq!(ground.path("work").join(name).exists(), there, "{name}");
+    }
+}
+
+/// Also one that is not that of this run.
+#[tokio::test]
+async fn a_store_in_the_working_directory_is_not_seen() {
+    let store = |work: &std::path::Path| {
+        let other = work.join("sub/other");
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("fabro.db"), "events").unwrap();
+    };
+    let Some(ground) = Ground::docker_with(false, |it| store(&it.work_dir)).await else { return };
+    let script = "ls -A sub/other; cat sub/other/fabro.db; mv sub sub2; rm -rf sub; touch sub/other/x; echo y > sub/new; ls -A sub";
+    let output = ground.output(script).await;
+    assert!(!output.contains("events") && output.ends_with("new\nother\nCode(0)"), "{output}");
+    let other = ground.path("work/sub/other");
+    assert_eq!(std::fs::read_to_string(other.join("fabro.db")).unwrap(), "events");
+    assert!(!other.join("x").exists() && ground.path("work/sub/new").exists());
+    assert_eq!(ground.sandbox.as_ref().unwrap().hidden_in(&ground.path("work")).len(), 2);
 }
 
 /// What a script in a container can do to the machine, with the working directory mounted.

@@ -39,6 +39,7 @@ pub(crate) fn image() -> Option<&'static str> {
 #[derive(Debug)]
 pub(crate) struct Server {
     dir: tempfile::TempDir,
+    program: &'static str,
     pub(crate) child: Child,
 }
 
@@ -80,12 +81,10 @@ impl Server {
                 path("user"),
             );
             std::fs::write(path("ssh"), config).unwrap();
-            let mut command = Command::new(program);
-            command.args(["-D", "-f", &path("sshd"), "-E", &path("log")]).stdin(Stdio::null());
-            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let mut child = serve(program, dir.path());
             while child.try_wait().unwrap().is_none() {
                 if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    return Some(Self { dir, child });
+                    return Some(Self { dir, program, child });
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -98,6 +97,27 @@ impl Server {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
+
+    /// Starts it again at the same address, after it was killed.
+    pub(crate) fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let config = std::fs::read_to_string(self.path("sshd")).unwrap();
+        let port = config.lines().next().unwrap().strip_prefix("Port ").unwrap().parse().unwrap();
+        let program = self.program;
+        self.child = serve(program, self.dir.path());
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(self.child.try_wait().unwrap().is_none(), "it does not start again");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Runs the server with the settings in this directory.
+fn serve(program: &str, dir: &Path) -> Child {
+    let mut command = Command::new(program);
+    command.arg("-D").arg("-f").arg(dir.join("sshd")).arg("-E").arg(dir.join("log"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 impl Drop for Server {

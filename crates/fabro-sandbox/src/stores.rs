@@ -1,0 +1,77 @@
+//! Stores of runs in a working directory, which scripts do not see.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory with such a file is a store of runs.
+pub(crate) const STORE_FILE: &str = "fabro.db";
+
+/// How many files and directories are looked at.
+const MOST: usize = 1_000_000;
+
+/// Whether a directory is a store of runs.
+pub(crate) fn is_store(dir: &Path) -> bool {
+    fs::symlink_metadata(dir.join(STORE_FILE)).is_ok()
+}
+
+/// Adds the stores below a directory to what is hidden.
+pub(crate) fn hide_stores(root: &Path, hidden: &mut Vec<PathBuf>) {
+    // The working directory may itself be in a store.
+    let is_hidden =
+        |store: &PathBuf| hidden.iter().any(|dir| store.starts_with(dir) && !root.starts_with(dir));
+    let mut stores = stores_below(root);
+    stores.retain(|store| !is_hidden(store));
+    hidden.extend(stores);
+}
+
+/// The stores below a directory, without those inside of another one. No link is followed, and git's own directories
+/// are passed over. What cannot be read is passed over too: a script cannot read it either.
+fn stores_below(root: &Path) -> Vec<PathBuf> {
+    let mut stores = Vec::new();
+    let mut open = vec![root.to_owned()];
+    let mut count = 0;
+    while let Some(dir) = open.pop() {
+        let mut below = Vec::new();
+        let mut has_record = false;
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            count += 1;
+            has_record |= entry.file_name() == STORE_FILE;
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_dir && entry.file_name() != OsStr::new(".git") {
+                below.push(entry.path());
+            }
+        }
+        // The working directory itself is what scripts work on.
+        if has_record && dir != root {
+            stores.push(dir);
+        } else if count < MOST {
+            open.extend(below);
+        }
+    }
+    stores.sort();
+    stores
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_found_at_any_depth_and_not_through_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["a/b/store/inner", "other", ".git/store", "none"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        for name in
+            ["fabro.db", "a/b/store/fabro.db", "a/b/store/inner/fabro.db", ".git/store/fabro.db"]
+        {
+            fs::write(path(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(path("a/b/store"), path("none/link")).unwrap();
+        assert_eq!(stores_below(dir.path()), [path("a/b/store")]);
+        fs::write(path("other/fabro.db"), "").unwrap();
+        assert_eq!(stores_below(dir.path()), [path("a/b/store"), path("other")]);
+    }
+}
