@@ -54,6 +54,11 @@ impl StageKey {
     }
 }
 
+/// Whether a name of a stage is one without a visit.
+pub(crate) fn is_any_visit(text: &str) -> bool {
+    StageName::parse(text.trim()).visit.is_none()
+}
+
 /// Checks that the name of a stage means one stage among the events that count: with a visit, but
 /// without its branch, it may mean those of several branches.
 ///

@@ -63,13 +63,35 @@ pub enum ReportError {
         stage: String,
     },
     /// No edge was taken after the stage.
-    #[error("no edge was taken after `{stage}`: {}", if *ended { "the run ended there" } else { "it has not ended" })]
+    #[error("no edge was taken after `{stage}`: {}", why.text())]
     NoEdge {
         /// The stage, as `NODE@VISIT`.
         stage: String,
-        /// Whether the stage has ended.
-        ended: bool,
+        /// Why there is none.
+        why: NoEdge,
     },
+}
+
+/// Why no edge was taken after a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoEdge {
+    /// The run, or the branch, ended with it.
+    End,
+    /// The stage has not ended.
+    Running,
+    /// The stage has ended, and the run has not continued since: it was killed there, or taken back to it.
+    NotYet,
+}
+
+impl NoEdge {
+    fn text(self) -> &'static str {
+        match self {
+            Self::End => "the run ended there",
+            Self::Running => "it has not ended",
+            Self::NotYet => "the run has not continued since; `fabro resume` continues it",
+        }
+    }
 }
 
 impl ReportError {

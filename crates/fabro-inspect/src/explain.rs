@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint;
 use fabro_events::{Candidate, EdgeChoice, Event, EventBody, Tier};
-use fabro_types::{BranchPath, ClauseResult, Failure, Weight, one_line, strip_accelerator};
+use fabro_types::{ClauseResult, Failure, Weight, one_line, strip_accelerator};
 use serde::Serialize;
 
-use crate::ReportError;
-use crate::at::{StageKey, end_of, find_left};
+use crate::at::{StageKey, end_of, find_left, is_any_visit};
+use crate::{NoEdge, ReportError};
 
 /// Why a run took an edge after a stage, or none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -128,24 +128,35 @@ impl From<&Candidate> for Considered {
 }
 
 /// Why the run took an edge after a stage, or none. The stage is named as
-/// [`StageName`](checkpoint::StageName) has it. The exit that a goal gate kept the run from has an
-/// explanation too.
+/// [`StageName`](checkpoint::StageName) has it; without a visit, the last one that was left is meant.
+/// The exit that a goal gate kept the run from has an explanation too.
+///
+/// # Errors
+///
+/// There is no such stage, several are meant, or no edge was taken after it.
 pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     let events = checkpoint::effective(events);
     let key = find_left(&events, stage)?;
-    explain_of(&events, &key)
+    let running = match explain_of(&events, &key) {
+        Err(ReportError::NoEdge { why: NoEdge::Running, .. }) if is_any_visit(stage) => key,
+        explained => return explained,
+    };
+    // A loop has come back to the node: the visit before is the last that was left.
+    let mut before = running.clone();
+    before.visit = running.visit.saturating_sub(1);
+    explain_of(&events, &before).or_else(|_| explain_of(&events, &running))
 }
 
-/// The full name of the stage that ended last, whether an edge was taken after it or none was found.
-pub fn last_ended(events: &[Event]) -> Option<String> {
-    checkpoint::effective(events).into_iter().rev().find_map(|event| {
+/// The full name of the last stage that has an explanation: an edge was taken after it, or none was found.
+pub fn last_explained(events: &[Event]) -> Option<String> {
+    let events = checkpoint::effective(events);
+    events.iter().rev().find_map(|event| {
         let ends = matches!(
             event.entry.body,
             EventBody::EdgeSelected(_) | EventBody::StageCompleted(_) | EventBody::StageFailed(_)
         );
-        let node = event.entry.node_id.as_ref().filter(|_| ends)?;
-        let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
-        Some(branch.stage(node, event.entry.visit.unwrap_or(1)))
+        let key = StageKey::of(event).filter(|_| ends)?;
+        explain_of(&events, &key).ok().map(|_| key.full_name())
     })
 }
 
@@ -239,8 +250,8 @@ fn tie_break(choice: &EdgeChoice, taken: usize) -> Option<TieBreak> {
 
 /// The failure after a stage without a next edge.
 fn stuck(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
-    let no_edge = |ended| Err(ReportError::NoEdge { stage: key.name(), ended });
-    let Some(end) = end_of(events, key) else { return no_edge(false) };
+    let no_edge = |why| Err(ReportError::NoEdge { stage: key.name(), why });
+    let Some(end) = end_of(events, key) else { return no_edge(NoEdge::Running) };
     // What ends the line is the next thing that happens in it.
     let next = events[end + 1..].iter().find(|event| event.entry.branch == key.branch);
     let (failure, candidates) = match next.map(|event| &event.entry.body) {
@@ -248,10 +259,11 @@ fn stuck(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
         Some(EventBody::BranchCompleted { failure, candidates, .. }) => {
             (failure.as_ref(), candidates)
         }
-        _ => return no_edge(true),
+        Some(EventBody::RunCompleted { .. }) => return no_edge(NoEdge::End),
+        _ => return no_edge(NoEdge::NotYet),
     };
     if candidates.is_empty() {
-        return no_edge(true);
+        return no_edge(NoEdge::End);
     }
     let candidates = candidates.iter().map(Considered::from).collect();
     Ok(Explain { failure: failure.cloned(), candidates, ..Explain::default() })

@@ -25,7 +25,7 @@ pub struct ExplainArgs {
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
-    /// The stage; without it the last one that has ended
+    /// The stage; without it the last one that the run has left
     #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
     pub stage: Option<String>,
 
@@ -40,7 +40,7 @@ pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit
     let events = read_all(&store, run).await?;
     let last = match &args.stage {
         Some(_) => None,
-        None => Some(fabro_inspect::last_ended(&events).ok_or_else(|| none_ended(run, global))?),
+        None => Some(fabro_inspect::last_explained(&events).ok_or_else(|| none_left(run, global))?),
     };
     let stage = args.stage.as_ref().or(last.as_ref()).map_or("", String::as_str);
     let report = fabro_inspect::explain(&events, stage)?;
@@ -51,7 +51,7 @@ pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit
             let inspect = global.command(&format!("inspect {run}"));
             let explain = global.command(&format!("explain {run} STAGE"));
             let note = format!(
-                "the last stage that has ended; `{inspect}` lists all, `{explain}` explains one\n"
+                "the last stage that the run has left; `{inspect}` lists all, `{explain}` explains one\n"
             );
             text.push_str(&paint.dim(&note));
         }
@@ -60,9 +60,9 @@ pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit
     Ok(Exit::SUCCEEDED)
 }
 
-fn none_ended(run: RunId, global: &Global) -> anyhow::Error {
+fn none_left(run: RunId, global: &Global) -> anyhow::Error {
     let inspect = global.command(&format!("inspect {run}"));
-    usage("no stage of the run has ended", format!("see its state with `{inspect}`"))
+    usage("the run has not left any stage", format!("see its state with `{inspect}`"))
 }
 
 fn text(stage: &str, report: &Explain, paint: Paint) -> String {

@@ -52,6 +52,28 @@ fn explain_shows_every_candidate() {
 }
 
 #[test]
+fn the_last_explained_stage_is_the_last_that_was_left() {
+    let mut bench = Bench::new(
+        r#"digraph { start -> test; test -> done [condition="outcome=succeeded"]
+        test -> repair [condition="outcome=failed"]; repair -> test; done -> exit }"#,
+    );
+    let check = |bench: &Bench, last: &str, test: &str| {
+        assert_eq!(last_explained(&bench.events).as_deref(), Some(last));
+        let explained = explain(&bench.events, "test").unwrap();
+        assert_eq!(explained.chosen.as_deref(), Some(test));
+    };
+    bench.end("test", exits(1));
+    check(&bench, "test@1", "repair");
+    // The second visit has started.
+    bench.end("repair", ok());
+    check(&bench, "repair@1", "repair");
+    bench.end("test", ok());
+    bench.end("done", ok());
+    bench.finish();
+    check(&bench, "done@1", "done");
+}
+
+#[test]
 fn explain_shows_what_a_failed_run_was_stuck_at() {
     let source =
         r#"digraph { start -> a; a -> exit [condition="outcome=success && context.size > 7"] }"#;
