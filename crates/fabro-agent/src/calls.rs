@@ -20,7 +20,7 @@ use crate::{Record, Session, SessionError};
 /// How many calls that only read run at the same time.
 const AT_ONCE: usize = 8;
 
-const CUT_OFF: &str = "[cut off: the answer reached its limit of tokens before the arguments of \
+pub(crate) const CUT_OFF: &str = "[cut off: the answer reached its limit of tokens before the arguments of \
     this call were whole, so it did not run. Make the call again, with less in it.]";
 
 impl Session {

@@ -191,6 +191,7 @@ impl Session {
         let transcript = self.take_messages(transcript);
         self.turns += transcript.turns;
         self.corrections += transcript.corrections;
+        self.cuts = transcript.cuts;
         self.repeats = transcript.repeats.clone();
         self.ledger.restore(transcript.totals.clone());
         let subagents = transcript.subagents.clone();

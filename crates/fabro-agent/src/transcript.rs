@@ -11,6 +11,7 @@ use fabro_types::{BlobRef, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::calls::CUT_OFF;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
 use crate::repeats::{self, RepeatAction, Repeats};
@@ -30,6 +31,8 @@ pub struct Transcript {
     pub(crate) messages: Vec<Arc<Message>>,
     /// The parts of the last answer that were cut off and continued.
     pub(crate) partial_answer: String,
+    /// How many answers in a row were cut off, the last one included.
+    pub(crate) cuts: u32,
     /// The last answer is still cut off.
     pub(crate) is_cut_off: bool,
     /// The ids of all calls, those that a compaction dropped included.
@@ -214,6 +217,7 @@ impl Transcript {
 
     fn user(&mut self, text: String) {
         self.settle();
+        self.cuts = 0;
         self.push(Message::user(text));
     }
 
@@ -222,6 +226,7 @@ impl Transcript {
         self.settle();
         let last = self.messages.last().filter(|last| last.role == Role::Assistant);
         self.partial_answer.push_str(&last.map(|last| last.text()).unwrap_or_default());
+        self.cuts += 1;
         self.messages.push(Arc::new(message));
     }
 
@@ -248,6 +253,8 @@ impl Transcript {
     /// Puts the results of the open calls into one message; those without any were interrupted.
     fn settle(&mut self) {
         let Some(open) = self.open.take() else { return };
+        let is_cut = open.results.values().any(|(text, is_error)| *is_error && text == CUT_OFF);
+        self.cuts = if is_cut { self.cuts + 1 } else { 0 };
         let (message, action) = open.settle(&mut self.repeats);
         self.due = action;
         self.push(message);

@@ -11,7 +11,7 @@ use fabro_inspect::{Cause, changes};
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
-use fabro_types::{Failure, RunId, clean};
+use fabro_types::{Failure, FailureClass, RunId, clean};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -169,6 +169,11 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
         DriveResult::PartiallySucceeded(unhandled) => partly_succeeded(unhandled, run, global),
         DriveResult::Failed { failure, cause, edges } => {
             let mut text = failed(failure, cause.as_deref(), run, global);
+            if failure.class == FailureClass::CompilationLoop {
+                text.push_str(
+                    "If the loop needs more turns: raise `max_visits` of the node, or `max_node_visits` of the graph\n",
+                );
+            }
             if let Some(cause) = cause.as_ref().filter(|_| none_holds(edges)) {
                 let explain = global.command(&format!("explain {run} {}", cause.stage()));
                 let edges = conditions(edges);

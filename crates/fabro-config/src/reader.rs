@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use crate::checked_settings::CheckedSettings;
-use crate::schema::{Kind, Schema};
+use crate::schema::{Kind, RUN, Schema};
 use crate::upstream::{Handling, has_upstream_below, upstream};
 
 pub(crate) type Key<'i> = Spanned<DeString<'i>>;
@@ -304,13 +304,18 @@ impl Reader {
 
     /// A key that this version does not have: a warning that names what may have been meant.
     fn unknown(&mut self, table: &str, pattern: &str, key: &Key<'_>) {
-        let message = format!("`{}` is not a setting", join(table, key.get_ref()));
+        let name = join(table, key.get_ref());
+        // A quoted key with a dot is no path.
+        let is_of_run_file = !key.get_ref().contains('.') && is_of_run_file(&name);
+        let here = if is_of_run_file { " of this file" } else { "" };
+        let message = format!("`{name}` is not a setting{here}");
         let warning = Diagnostic::warning("unknown-setting", span(key.span()), message);
         let fix = match self.closest_setting(pattern, key.get_ref()) {
             Some(closest) => match closest.strip_prefix(pattern).filter(|_| !pattern.is_empty()) {
                 Some(rest) => format!("did you mean `{table}{rest}`?"),
                 None => format!("did you mean `{closest}`?"),
             },
+            None if is_of_run_file => "move it into a run.toml, which may have it".into(),
             None => "remove it, or correct its name".into(),
         };
         self.diagnostics.push(warning.with_fix(fix));
@@ -394,6 +399,14 @@ impl Reader {
         let end = name.find(key).map_or(name.len(), |at| at + key.len());
         Some(name[..end].to_owned())
     }
+}
+
+/// Whether it is a setting, or a table of settings, of what a run is started with.
+fn is_of_run_file(name: &str) -> bool {
+    let is_it = |setting: &str| {
+        setting.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    RUN.iter().any(|(setting, _)| is_it(setting))
 }
 
 /// `None` when it does not fit into 64 bits.

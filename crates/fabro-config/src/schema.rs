@@ -106,7 +106,7 @@ pub(crate) const CONFIG_FILE: Schema = &[
 ];
 
 /// What a run is started with.
-const RUN: &[Setting] = &[
+pub(crate) const RUN: &[Setting] = &[
     ("run.goal", Goal),
     ("run.inputs", Inputs),
     ("run.sandbox.env", Env),

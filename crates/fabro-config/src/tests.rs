@@ -136,6 +136,14 @@ fn check(text: &str) -> String {
 }
 
 #[test]
+fn settings_of_a_run_are_said_to_belong_into_its_file() {
+    assert_snapshot!(check("[run.artifacts]\ninclude = ['a/**']\n[run]\ngoal = 'x'"), @r"
+    c:2:6: warning: `run.artifacts` is not a setting of this file (move it into a run.toml, which may have it)
+    c:5:1: warning: `run.goal` is not a setting of this file (move it into a run.toml, which may have it)
+    ");
+}
+
+#[test]
 fn a_model_has_rules_and_prices_under_conditions() {
     let text = r#"
 [models.m]

@@ -66,13 +66,21 @@ impl Machine {
         let active = self.state.active().map(|(_, stage)| stage);
         let managers = active.filter(|stage| stage.handler == NodeKind::ManagerLoop);
         let names: Vec<_> = managers.map(|stage| format!("`{}`", stage.node)).collect();
-        let max = self.state.max_cost.or(self.plan.graph().max_cost);
-        let limit = max.map_or_else(String::new, |max| format!(" of max_cost {}", dollars(max)));
-        (!names.is_empty()).then(|| {
-            let spent = dollars(usage.cost_usd);
+        let max_cost = self.state.max_cost.or(self.plan.graph().max_cost);
+        let max_tokens = self.plan.graph().max_tokens.into_iter().chain(self.max_tokens).min();
+        let tokens = max_tokens.filter(|_| !self.state.tokens_lifted).map(|max| {
+            let used = usage.input_tokens.saturating_add(usage.output_tokens);
+            (format!("max_tokens_total {max}"), format!("{used} tokens"))
+        });
+        let cost =
+            max_cost.map(|max| (format!("max_cost {}", dollars(max)), dollars(usage.cost_usd)));
+        let (limits, used): (Vec<_>, Vec<_>) = cost.into_iter().chain(tokens).unzip();
+        (!names.is_empty() && !limits.is_empty()).then(|| {
             format!(
-                "the sub-workflow of {} has used up what was left{limit}; spent without it: {spent}",
-                names.join(", ")
+                "the sub-workflow of {} has used up what was left of {}; spent without it: {}",
+                names.join(", "),
+                limits.join(" or "),
+                used.join(", ")
             )
         })
     }

@@ -439,11 +439,26 @@ impl Machine {
         } else if gates.is_empty() {
             (PauseReason::Budget, self.spent_message())
         } else {
-            let names: Vec<_> = gates.iter().map(|gate| self.gate_name(gate)).collect();
-            (PauseReason::Human, format!("waiting for an answer to {}", names.join(", ")))
+            (PauseReason::Human, format!("waiting for an answer to {}", self.gate_names(&gates)))
         };
         let body = EventBody::RunPaused { reason, message, gates, unavailable, failed_turns, used };
         self.emit(MAIN, body);
+    }
+
+    /// The gates that wait, each name once: one may be asked in several branches.
+    fn gate_names(&self, gates: &[Arc<str>]) -> String {
+        let mut counts: Vec<(&Arc<str>, usize)> = Vec::new();
+        for gate in gates {
+            match counts.iter_mut().find(|(name, _)| *name == gate) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((gate, 1)),
+            }
+        }
+        let names = counts.into_iter().map(|(gate, count)| match count {
+            1 => self.gate_name(gate),
+            _ => format!("{} in {count} branches", self.gate_name(gate)),
+        });
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// What waits for an answer: a gate, or the sub-workflow that has it.

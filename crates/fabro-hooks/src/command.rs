@@ -42,7 +42,7 @@ pub(crate) async fn run(
         () = cancel.cancelled() => Ok(Reply::Canceled),
         ended = timeout(call.limit, ended(&mut process, pipes, input)) => match ended {
             Ok(reply) => reply,
-            Err(_) => Err(format!("it took longer than {} s", call.limit.as_secs_f64())),
+            Err(_) => Err(format!("it took longer than {} s, its `timeout`", call.limit.as_secs_f64())),
         },
     };
     if !matches!(end, Ok(Reply::Exit { .. })) {

@@ -84,14 +84,14 @@ async fn a_failure_of_a_hook_is_its_own() {
     };
     assert_snapshot!(check(script("echo; echo bad thing >&2; exit 3")).await, @"proceed, but exit code 3: bad thing");
     assert_snapshot!(check(script("kill -9 $$")).await, @"proceed, but it was killed by signal 9");
-    assert_snapshot!(check(quick("sleep 600 & sleep 600")).await, @"proceed, but it took longer than 0.3 s");
+    assert_snapshot!(check(quick("sleep 600 & sleep 600")).await, @"proceed, but it took longer than 0.3 s, its `timeout`");
     assert_snapshot!(check(script("yes")).await, @"proceed, but it printed more than 1 MiB");
     assert_snapshot!(check(script("exec <&-; exit 0")).await, @"proceed");
     assert_snapshot!(check(script("echo '{bad'")).await, @"proceed, but its answer is not valid JSON (key must be a string at line 1 column 2)");
     assert_snapshot!(check(script(r#"echo '{"decision": "skip"}'"#)).await, @r#"proceed, but its decision is "skip", which is neither "proceed" nor "block""#);
     let closed = |text: &str| Hook { on_error: OnHookError::Block, ..quick(text) };
     assert_snapshot!(check(closed("exit 1")).await, @"block: it failed: exit code 1, but exit code 1");
-    assert_snapshot!(check(closed("sleep 600")).await, @"block: it failed: it took longer than 0.3 s, but it took longer than 0.3 s");
+    assert_snapshot!(check(closed("sleep 600")).await, @"block: it failed: it took longer than 0.3 s, its `timeout`, but it took longer than 0.3 s, its `timeout`");
     let gone = answer(script("true"), Path::new("/no/such/dir")).await;
     assert_snapshot!(gone.failure.unwrap(), @"working directory /no/such/dir is not a directory: create it, or choose another");
 }

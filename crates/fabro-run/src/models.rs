@@ -43,11 +43,24 @@ fn provider(settings: &ProviderSettings) -> Result<Provider, SetupError> {
         )
     };
     let default = Provider::new(&settings.name, settings.kind);
+    let key = settings.api_key(variable).map_err(missing)?;
+    if key.as_ref().is_some_and(|key| key.contains(char::is_control)) {
+        let names: Vec<&str> = match &settings.api_key_env {
+            Some(name) => vec![name],
+            None => settings.usual_keys().to_vec(),
+        };
+        let message = format!(
+            "provider `{}`: the key in the environment variable `{}` has a line break or another character that no key has",
+            settings.name,
+            names.join("` or `")
+        );
+        return Err(SetupError::new(message, "set the variable again, to the key alone"));
+    }
     Ok(Provider {
         base_url: settings.base_url.clone(),
         interface: settings.interface,
         output_schema: settings.output_schema,
-        key: settings.api_key(variable).map_err(missing)?.map(Secret::new),
+        key: key.map(Secret::new),
         headers: settings.resolved_headers(variable).map_err(missing)?,
         request_timeout: settings.request_timeout.or(default.request_timeout),
         stream_timeout: settings.stream_timeout.or(default.stream_timeout),

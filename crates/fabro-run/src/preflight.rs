@@ -397,7 +397,15 @@ impl<'a> Preflight<'a> {
                     let model = self.defaults.model_of(plan, spec)?;
                     self.catalog.find(&model)?.provider.clone()
                 });
-                let agent = CliAgent::of_provider(provider.as_deref().unwrap_or("anthropic"))?;
+                let provider = provider.as_deref().unwrap_or("anthropic");
+                let Some(agent) = CliAgent::of_provider(provider) else {
+                    return Some(Missing {
+                        attribute: "backend",
+                        message: format!("no command-line agent asks the provider `{provider}`"),
+                        fix: "name another one for the node, as in provider=anthropic (claude), openai (codex), gemini or antigravity (agy)".to_owned(),
+                        consequence: Consequence::Failure,
+                    });
+                };
                 let missing = self.program("backend", agent.name(), &agent.install())?;
                 let other = agent.successor();
                 let is_there = |other: CliAgent| self.program("", other.name(), "").is_none();

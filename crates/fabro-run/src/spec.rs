@@ -7,13 +7,14 @@ use crate::{Bundle, RunSettings, render_goal};
 use fabro_config::{SandboxProvider, SandboxSettings, Settings, Target};
 use fabro_engine::{Plan, PlanError};
 use fabro_graph::{MemorySources, Sources};
+use fabro_llm::Script;
 use fabro_types::{Diagnostic, RunId, Severity};
 use serde_json::{Map, Value};
 
 use crate::models::providers;
 use crate::run_file::{goal_of, model_script_of};
 use crate::unread_inputs::unread_inputs;
-use crate::{FileSources, RunError, SetupError, read_text};
+use crate::{FileSources, RunError, SetupError, read_text, read_text_or_pipe};
 
 /// A valid workflow with the files that it names.
 #[derive(Clone, Debug)]
@@ -306,11 +307,21 @@ pub(crate) fn sandbox_settings(
     }
 }
 
-fn read_model_script(path: &Path) -> Result<String, SetupError> {
-    read_text(path).map_err(|error| {
+/// The text of a model script, from a file or a pipe.
+///
+/// # Errors
+///
+/// It cannot be read, or is not a model script.
+pub fn read_model_script(path: &Path) -> Result<String, SetupError> {
+    let text = read_text_or_pipe(path).map_err(|error| {
         let message = format!("the model script {} cannot be read: {error}", path.display());
         SetupError::new(message, "check the path")
-    })
+    })?;
+    Script::from_json(&text).map_err(|error| {
+        let message = format!("the model script {} is not valid: {error}", path.display());
+        SetupError::new(message, "fix the file")
+    })?;
+    Ok(text)
 }
 
 fn invalid(file: &fabro_config::RunFile, finding: fabro_types::Diagnostic) -> RunError {

@@ -33,6 +33,7 @@
 //!   An answer has at most 100,000 characters, and type-ahead counts.
 
 mod agent_line;
+mod children;
 pub mod diagnostics;
 mod echo;
 mod fan_out;

@@ -6,8 +6,9 @@ use std::io;
 use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthChar as _;
 
-/// Erases from the beginning of the cursor's line to the end of the screen.
-const CLEAR: &str = "\r\x1b[J";
+/// Erases from the beginning of the cursor's line to the end of the screen, in two steps: a terminal that
+/// erases its whole screen at once, as tmux does from the first cell on, may keep what it showed in its history.
+const CLEAR: &str = "\r\x1b[K\x1b[C\x1b[J\r";
 
 /// Lines that are too long end at the last column from here on. The width may change before the
 /// terminal has read what was cut for the old one, and each line of the area must take one row.
@@ -111,6 +112,17 @@ mod tests {
         let shown = LiveArea::default().draw(&[], &running, (10, 4));
         assert_eq!(shown, "\x1b[?7l0\n1\n2\n\x1b[?7h\x1b[3A\r");
         assert_eq!(LiveArea::default().draw(&[], &running, (10, 1)), "");
+    }
+
+    #[test]
+    fn the_screen_is_never_erased_from_its_first_cell_on() {
+        let mut area = LiveArea::default();
+        let running = ["build".to_owned()];
+        area.draw(&[], &running, (10, 4));
+        let again = area.draw(&["done".to_owned()], &running, (10, 4));
+        let (before, _) = again.split_once("\x1b[J").unwrap();
+        assert_eq!(before, "\r\x1b[K\x1b[C");
+        assert_eq!(again, "\r\x1b[K\x1b[C\x1b[J\rdone\n\x1b[?7lbuild\n\x1b[?7h\x1b[1A\r");
     }
 
     #[test]

@@ -7,10 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fabro_events::{Event, EventBody, EventSink, PauseReason};
+use fabro_events::{Event, EventBody, EventSink, ParentStage, PauseReason};
 use fabro_types::{RunId, RunStatus, escaped_json, one_line, tokens, took};
 use rustix::process::{Signal, getpid, kill_process};
 
+use crate::children::{Child, add_running, is_run_by};
 use crate::echo::Echo;
 use crate::line::Line;
 use crate::live_area::{LiveArea, terminal_size};
@@ -65,7 +66,7 @@ struct State {
     /// The run that is shown; others are its sub-workflows.
     run: Option<RunId>,
     story: Story,
-    children: BTreeMap<RunId, Story>,
+    children: BTreeMap<RunId, Child>,
     /// Lines that are not printed yet: the ticker prints many at once, and none are printed while a
     /// question is open.
     lines: Vec<String>,
@@ -154,7 +155,7 @@ impl Progress {
         if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
             let shown = state.lines.len();
             for event in events {
-                state.tell_child(event, self.shared.paint);
+                state.tell_child(event, self.shared.mode, self.shared.paint);
             }
             state.lines.truncate(shown);
         }
@@ -242,7 +243,7 @@ impl EventSink for Progress {
             Mode::Quiet => {}
             Mode::Live | Mode::Plain => {
                 if is_child {
-                    state.tell_child(event, self.shared.paint);
+                    state.tell_child(event, self.shared.mode, self.shared.paint);
                 } else {
                     state.tell(event, self.shared.mode, self.shared.paint);
                 }
@@ -311,11 +312,9 @@ impl State {
             EventBody::RunPaused { .. } => Some(RunStatus::Paused),
             _ => None,
         };
-        let asks = matches!(event.entry.body, EventBody::GateAsked { .. });
-        let has_prompt = asks && mode == Mode::Live && io::stdin().is_terminal();
         let mut lines = self.story.tell(event);
         // The summary shows the end of the run, and the prompt the question.
-        if end.is_some() || has_prompt {
+        if end.is_some() || has_prompt(event, mode) {
             lines.pop();
         }
         self.lines.extend(lines.iter().map(|line| story_text(line, paint)));
@@ -333,14 +332,18 @@ impl State {
     }
 
     /// The same for an event of a sub-workflow, whose start and end are those of its stage.
-    fn tell_child(&mut self, event: &Event, paint: Paint) {
+    fn tell_child(&mut self, event: &Event, mode: Mode, paint: Paint) {
         let parent = match &event.entry.body {
-            EventBody::RunCreated(created) => created.parent.as_ref().map(|parent| parent.run_id),
+            EventBody::RunCreated(created) => created.parent.clone(),
             _ => None,
         };
-        let above = parent.and_then(|run| self.children.get(&run)).map_or(0, Story::depth);
+        let above = parent.as_ref().map_or(0, |parent| self.depth_of(parent));
         let child = self.children.entry(event.run_id);
-        let lines = child.or_insert_with(|| Story::at_depth(above + 1)).tell(event);
+        let child = child.or_insert_with(|| Child { story: Story::at_depth(above + 1), parent });
+        let mut lines = child.story.tell(event);
+        if has_prompt(event, mode) {
+            lines.pop();
+        }
         let (has_ended, is_of_run) = match &event.entry.body {
             EventBody::RunCompleted { .. }
             | EventBody::RunFailed { .. }
@@ -355,6 +358,26 @@ impl State {
         if has_ended {
             self.children.remove(&event.run_id);
         }
+    }
+
+    /// How deep the stage is that runs a sub-workflow.
+    fn depth_of(&self, parent: &ParentStage) -> usize {
+        let story = self.children.get(&parent.run_id).map_or(&self.story, |child| &child.story);
+        let mut running = story.running_branches();
+        let stage = running.find(|(branch, stage)| is_run_by(parent, branch, stage));
+        stage.map_or(story.depth(), |(_, stage)| stage.depth)
+    }
+
+    /// All running stages, those of a sub-workflow below the stage that runs it.
+    fn running(&self) -> Vec<&RunningStage> {
+        let mut shown = Vec::new();
+        let mut left: BTreeMap<&RunId, &Child> = self.children.iter().collect();
+        add_running(&self.story, &mut left, &mut shown);
+        // Those whose stage is not known.
+        while let Some((_, child)) = left.pop_first() {
+            add_running(&child.story, &mut left, &mut shown);
+        }
+        shown
     }
 
     /// Prints the lines that are due, without running stages below them.
@@ -394,8 +417,7 @@ impl State {
 
     /// The lines below the finished ones.
     fn area_text(&self, frame: char, now_ms: i64, paint: Paint) -> Vec<String> {
-        let stories = std::iter::once(&self.story).chain(self.children.values());
-        let running: Vec<&RunningStage> = stories.flat_map(Story::running).collect();
+        let running = self.running();
         let shown = running.iter().take(SHOWN);
         let dirs = self.dirs.as_ref().filter(|_| running.len() <= STAGES);
         let mut lines = Vec::new();
@@ -410,6 +432,12 @@ impl State {
         }
         lines
     }
+}
+
+/// Whether the event is a question that a prompt shows.
+fn has_prompt(event: &Event, mode: Mode) -> bool {
+    let asks = matches!(event.entry.body, EventBody::GateAsked { .. });
+    asks && mode == Mode::Live && io::stdin().is_terminal()
 }
 
 /// The line of a running stage.

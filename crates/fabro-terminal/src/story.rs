@@ -213,6 +213,11 @@ impl Story {
         self.running.values()
     }
 
+    /// The same with the branch of each, which is empty on the main line.
+    pub(crate) fn running_branches(&self) -> impl Iterator<Item = (&str, &RunningStage)> {
+        self.running.iter().map(|(branch, stage)| (&**branch, stage))
+    }
+
     /// The results of all nodes so far.
     pub fn summary(&self) -> &Summary {
         &self.summary

@@ -255,6 +255,36 @@ async fn texts_that_are_cut_off_are_continued() {
     assert_eq!(session.messages().filter(|message| message.text() == CONTINUE).count(), 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn answers_that_were_cut_off_before_a_crash_count() {
+    let text = Turn::Cut("more ".to_owned(), Vec::new());
+    let call = Turn::Cut(String::new(), vec![("change", json!("{\"fi"))]);
+    for (turn, expected) in [(text, None), (call, Some(SessionError::CutOff { count: 4 }))] {
+        let model = Play::list(vec![turn]);
+        let (mut session, journal) = session(&model, settings());
+        let ended = session.send("go".to_owned(), &never()).await;
+        assert_eq!(ended.err(), expected);
+        let notes = journal.notes();
+        let answers = |notes: &[Note]| {
+            let is_answer = |note: &&Note| matches!(&note.body, EventBody::AgentMessage { role, .. } if role == "assistant");
+            notes.iter().filter(is_answer).count()
+        };
+        assert_eq!(answers(&notes), 4);
+        // Killed after any of its records.
+        let records = journal.records();
+        for count in 1..records.len() {
+            let before: Vec<_> =
+                records[..count].iter().flat_map(|record| record.notes.clone()).collect();
+            let (mut again, journal) = super::session(&model, settings());
+            again.restore(model.after(Transcript::from_notes(&before, no_blobs).unwrap()));
+            let ended = again.resume(&never()).await;
+            assert_eq!(ended.err(), expected, "after {count} records");
+            let all = answers(&before) + answers(&journal.notes());
+            assert_eq!(all, 4, "after {count} records");
+        }
+    }
+}
+
 /// The notes as versions before the marking of messages recorded them.
 fn unmarked(mut notes: Vec<Note>) -> Vec<Note> {
     for note in &mut notes {

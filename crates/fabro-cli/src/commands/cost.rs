@@ -6,12 +6,12 @@ use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_inspect::{CostReport, CostSum, Kind, Spent};
 use fabro_store::Runs as _;
-use fabro_terminal::{Align, Paint, Table, clean, tokens};
+use fabro_terminal::{Align, Paint, Table, clean, cut, tokens};
 use fabro_types::RunId;
 
 use crate::complete;
 use crate::exit::Exit;
-use crate::global::{Global, find, settings};
+use crate::global::{Global, find, settings, stdout_width};
 use crate::output;
 
 /// Show what runs spent on models: by stage, by model, and by kind of token
@@ -56,7 +56,7 @@ pub async fn cost(args: &CostArgs, global: &Global) -> anyhow::Result<Exit> {
         sum.add(run, &logs, &is_free);
     }
     let report = sum.finish();
-    output::report(args.json, &report, || text(&report, global.paint_stdout()))?;
+    output::report(args.json, &report, || text(&report, global.paint_stdout(), stdout_width()))?;
     Ok(Exit::SUCCEEDED)
 }
 
@@ -69,7 +69,7 @@ pub(super) fn free_models() -> anyhow::Result<impl Fn(&str) -> bool + Sync> {
     })
 }
 
-fn text(report: &CostReport, paint: Paint) -> String {
+fn text(report: &CostReport, paint: Paint, width: usize) -> String {
     let total = &report.total;
     if total.turns == 0 && total.failed_requests == 0 {
         return "no model was called\n".to_owned();
@@ -94,17 +94,17 @@ fn text(report: &CostReport, paint: Paint) -> String {
     text.push_str(&kinds(total, paint));
     if report.runs.len() > 1 {
         let rows = report.runs.iter().map(|it| (it.run.clone(), &it.spent));
-        text.push_str(&spent("run", rows, paint));
+        text.push_str(&spent("run", rows, paint, width));
     }
     let rows = report.models.iter().map(|it| (model_name(it.model.as_ref()), &it.spent));
-    text.push_str(&spent("model", rows, paint));
+    text.push_str(&spent("model", rows, paint, width));
     let has_several = report.stages.iter().any(|it| it.run != report.stages[0].run);
     let name = |run: &str, stage: &str| {
         let end = run.get(run.len().saturating_sub(6)..).unwrap_or(run);
         if has_several { format!("{end} {}", clean(stage)) } else { clean(stage).into_owned() }
     };
     let rows = report.stages.iter().map(|it| (name(&it.run, &it.stage), &it.spent));
-    text.push_str(&spent("stage", rows, paint));
+    text.push_str(&spent("stage", rows, paint, width));
     text
 }
 
@@ -146,26 +146,42 @@ fn kinds(total: &Spent, paint: Paint) -> String {
     table.render(paint, |_, text| text.to_owned())
 }
 
+/// A row for each run, model or stage. Where the table does not fit into the terminal, columns that are mostly
+/// zeros are left out: a wrapped table cannot be read.
 fn spent<'s>(
     title: &'static str,
     rows: impl Iterator<Item = (String, &'s Spent)>,
     paint: Paint,
+    width: usize,
 ) -> String {
-    let mut table = Table::new(&[
-        (title, Align::Left),
-        ("turns", Align::Right),
-        ("failed", Align::Right),
-        ("in", Align::Right),
-        ("cached", Align::Right),
-        ("written", Align::Right),
-        ("out", Align::Right),
-        ("reasoning", Align::Right),
-        ("cost", Align::Right),
-    ]);
+    let rows: Vec<_> = rows.collect();
+    let all = spent_table(title, &rows, true);
+    let plain = all.render(Paint::new(false), |_, text| text.to_owned());
+    let fits = plain.lines().all(|line| cut(line, width) == line);
+    let table = if fits { all } else { spent_table(title, &rows, false) };
+    format!("\n{}", table.render(paint, |_, text| text.to_owned()))
+}
+
+fn spent_table(title: &'static str, rows: &[(String, &Spent)], is_full: bool) -> Table {
+    // Whether a narrow table has the column too.
+    const COLUMNS: [(&str, bool); 8] = [
+        ("turns", true),
+        ("failed", false),
+        ("in", true),
+        ("cached", false),
+        ("written", false),
+        ("out", true),
+        ("reasoning", false),
+        ("cost", true),
+    ];
+    let is_shown = |is_narrow: bool| is_full || is_narrow;
+    let shown = COLUMNS.iter().filter(|(_, is_narrow)| is_shown(*is_narrow));
+    let mut columns = vec![(title, Align::Left)];
+    columns.extend(shown.map(|(name, _)| (*name, Align::Right)));
+    let mut table = Table::new(&columns);
     for (name, spent) in rows {
         let kinds = &spent.kinds;
-        table.row([
-            name,
+        let cells = [
             spent.turns.to_string(),
             spent.failed_requests.to_string(),
             tokens(kinds.input.tokens),
@@ -174,11 +190,37 @@ fn spent<'s>(
             tokens(kinds.output.tokens),
             tokens(kinds.reasoning.tokens),
             price(spent),
-        ]);
+        ];
+        let shown = COLUMNS.iter().zip(cells).filter(|((_, is_narrow), _)| is_shown(*is_narrow));
+        table.row(std::iter::once(name.clone()).chain(shown.map(|(_, cell)| cell)));
     }
-    format!("\n{}", table.render(paint, |_, text| text.to_owned()))
+    table
 }
 
 fn counted(count: u32, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_does_not_fit_has_fewer_columns() {
+        let spent_by = Spent { cost_usd: Some(0.25), turns: 2, ..Spent::default() };
+        let table = |width| {
+            let rows = [("a-model-with-a-long-name".to_owned(), &spent_by)];
+            spent("model", rows.into_iter(), Paint::new(false), width)
+        };
+        insta::assert_snapshot!(table(usize::MAX), @r"
+
+        model                     turns  failed  in  cached  written  out  reasoning     cost
+        a-model-with-a-long-name      2       0   0       0        0    0          0  $0.2500
+        ");
+        insta::assert_snapshot!(table(60), @r"
+
+        model                     turns  in  out     cost
+        a-model-with-a-long-name      2   0    0  $0.2500
+        ");
+    }
 }

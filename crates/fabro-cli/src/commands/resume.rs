@@ -9,7 +9,7 @@ use fabro_run::{RefreshedModels, ResumeOptions, Run, RunError};
 use fabro_terminal::diagnostics;
 use fabro_types::RunId;
 
-use super::run::{detach, read_option};
+use super::run::{detach, read_option, read_script};
 use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::error::usage;
@@ -73,7 +73,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         run.check_at(seq)?;
     }
     let answers = args.answers.as_deref().map(|path| read_option(path, "the answers"));
-    let script = args.model_script.as_deref().map(|path| read_option(path, "the model script"));
+    let script = args.model_script.as_deref().map(read_script);
     let present = if args.refresh_providers { Some(settings()?) } else { None };
     let refreshed = present.as_ref().map(RefreshedModels::of);
     let changes = ResumeOptions {

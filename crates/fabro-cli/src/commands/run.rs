@@ -165,13 +165,14 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
         Some(file) => Some(read_option(&file, "the goal")?.trim_end().to_owned()),
         None => args.goal,
     };
-    let read = |path: Option<&Path>, what| path.map(|path| read_option(path, what)).transpose();
+    let script = args.model_script.as_deref().map(read_script);
+    let answers = args.answers.as_deref().map(|path| read_option(path, "the answers"));
     Ok(Overrides {
         goal,
         inputs: args.inputs.into_iter().collect(),
         model: args.model,
-        model_script: read(args.model_script.as_deref(), "the model script")?,
-        answers: read(args.answers.as_deref(), "the answers")?,
+        model_script: script.transpose()?,
+        answers: answers.transpose()?,
         auto_approve: args.auto_approve,
         dry_run: args.dry_run,
         seed: args.seed,
@@ -180,6 +181,11 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
         sandbox: args.sandbox.as_deref().and_then(SandboxProvider::parse),
         preserve_sandbox: args.preserve_sandbox,
     })
+}
+
+/// Reads the model script that an option names.
+pub fn read_script(path: &Path) -> anyhow::Result<String> {
+    fabro_run::read_model_script(path).map_err(|error| error::usage(error.message, error.fix))
 }
 
 /// Reads a text file that an option names, or a pipe.

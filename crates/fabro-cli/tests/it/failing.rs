@@ -1,6 +1,8 @@
 //! Set-ups that fail: none ends green, and each names its first cause and what to do, at the end of the
-//! run, in `inspect` and in `ps`.
+//! run, in `inspect` and in `ps`; killed in the middle and resumed too.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -34,7 +36,11 @@ impl<'t> SetUp<'t> {
 }
 
 /// Sub-workflows of the set-ups.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
+    (
+        "asks.fabro",
+        "digraph { start -> a -> b -> exit; a [shape=tab, prompt=x, model=m]; b [shape=tab, prompt=x, model=m] }",
+    ),
     (
         "child.fabro",
         r#"digraph { start -> first -> last -> exit; last [shape=parallelogram, script=true]
@@ -78,29 +84,77 @@ fn response(request: &Request) -> Response {
     Response::error(fault).retry_after("0")
 }
 
-/// What is wrong with how a set-up ends; nothing when it ends as it must.
-fn complaints(set_up: &SetUp<'_>, settings: &str) -> Vec<String> {
-    let SetUp { name, body, exit, cause, fix } = set_up;
-    let project = Project::with(&FILES);
-    project.write(".fabro/config.toml", settings.as_bytes());
-    project.write("w.fabro", body.as_bytes());
-    let shown = project.run(&["run", "w.fabro"]);
-    let mut wrong = Vec::new();
-    let mut check = |place: &str, text: &str, part: &str| {
-        if !text.contains(part) {
-            wrong.push(format!("{name}: no `{part}` in {place}:\n{text}"));
-        }
-    };
-    check("the output", &shown, &format!("exit {exit}\n"));
-    // Before it are the lines of stages that have ended.
-    let end = shown.find("\nstage ").or_else(|| shown.find("\npaused in")).unwrap_or_default();
-    check("the end", &shown[end..], cause);
-    check("the output", &shown, fix);
-    if *exit != 2 {
-        check("inspect", &project.run(&["inspect"]), cause);
-        check("ps", &project.run(&["ps"]), cause);
+impl SetUp<'_> {
+    fn project(&self, settings: &str) -> Project {
+        let project = Project::with(&FILES);
+        project.write(".fabro/config.toml", settings.as_bytes());
+        project.write("w.fabro", self.body.as_bytes());
+        project
     }
-    wrong
+
+    /// What is wrong with how it ends; nothing when it ends as it must.
+    fn complaints(&self, settings: &str) -> Vec<String> {
+        let Self { name, exit, fix, .. } = self;
+        let project = self.project(settings);
+        let shown = project.run(&["run", "w.fabro"]);
+        let mut wrong = self.complaints_of(&project, &shown);
+        if !shown.contains(fix) {
+            wrong.push(format!("{name}: no `{fix}` in the output:\n{shown}"));
+        }
+        if *exit != 2 {
+            let count = project.output(&["events", "--json"]).stdout.as_slice().lines().count() / 2;
+            wrong.extend(self.complaints_after_a_kill(settings, count, end(&shown).contains(fix)));
+        }
+        wrong
+    }
+
+    /// The same when the driver is killed after so many events, and the run is resumed. `has_fix`: the end of
+    /// the run names what to do.
+    fn complaints_after_a_kill(&self, settings: &str, events: usize, has_fix: bool) -> Vec<String> {
+        let Self { name, fix, .. } = self;
+        let project = self.project(settings);
+        let mut driver = project.command(&["run", "w.fabro", "--json"]);
+        let mut driver = driver.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        assert_eq!(lines.map(Result::unwrap).take(events).count(), events, "{name}");
+        driver.kill().unwrap();
+        driver.wait().unwrap();
+        // It may have ended before the kill.
+        let runs = project.json(&["ps", "--json"]);
+        if !["interrupted", "paused"].contains(&runs[0]["status"].as_str().unwrap()) {
+            return Vec::new();
+        }
+        let shown = project.run(&["resume", "latest"]);
+        let mut wrong = self.complaints_of(&project, &shown);
+        if has_fix && !end(&shown).contains(fix) {
+            wrong.push(format!("{name}: no `{fix}` in the end:\n{shown}"));
+        }
+        wrong.iter().map(|it| format!("killed after {events} events: {it}")).collect()
+    }
+
+    /// What is wrong with the exit code, and with the places that name the cause.
+    fn complaints_of(&self, project: &Project, shown: &str) -> Vec<String> {
+        let Self { name, exit, cause, .. } = self;
+        let mut wrong = Vec::new();
+        let mut check = |place: &str, text: &str, part: &str| {
+            if !text.contains(part) {
+                wrong.push(format!("{name}: no `{part}` in {place}:\n{text}"));
+            }
+        };
+        check("the output", shown, &format!("exit {exit}\n"));
+        check("the end", end(shown), cause);
+        if *exit != 2 {
+            check("inspect", &project.run(&["inspect"]), cause);
+            check("ps", &project.run(&["ps"]), cause);
+        }
+        wrong
+    }
+}
+
+/// The output of a run without the lines of stages that have ended.
+fn end(shown: &str) -> &str {
+    let start = shown.find("\nstage ").or_else(|| shown.find("\npaused in"));
+    &shown[start.unwrap_or_default()..]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -118,7 +172,7 @@ async fn no_failing_set_up_ends_green() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(set_up) = { next.lock().unwrap().next() } {
-                    let complaints = complaints(set_up, &settings);
+                    let complaints = set_up.complaints(&settings);
                     wrong.lock().unwrap().extend(complaints);
                 }
             });
@@ -126,6 +180,30 @@ async fn no_failing_set_up_ends_green() {
     });
     let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_key_with_a_line_break_names_its_variable() {
+    let flow = "digraph { start -> a -> exit; a [prompt=x] }";
+    let settings = "_version = 1\n[providers.house]\nkind = 'openai-compatible'\nbase_url = 'http://127.0.0.1:1'\napi_key_env = 'HOUSE_KEY'\n";
+    let project = Project::with(&[("w.fabro", flow), (".fabro/config.toml", settings)]);
+    let run = project.command(&["run", "w.fabro"]).env("HOUSE_KEY", "abc\ndef").output().unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    insta::assert_snapshot!(String::from_utf8(run.stderr).unwrap(), @r"
+    error: provider `house`: the key in the environment variable `HOUSE_KEY` has a line break or another character that no key has
+      help: set the variable again, to the key alone
+    ");
+}
+
+#[test]
+fn a_gate_that_waits_in_several_branches_is_named_once() {
+    let flow = r#"digraph { start -> list -> each -> ask -> join -> exit
+        list [shape=parallelogram, script="seq 3", on_failure=stop]; each [shape=component, for_each="command.output"]
+        ask [shape=hexagon, label="Go on?", question_type=confirmation]; join [shape=tripleoctagon] }"#;
+    let project = Project::with(&[("w.fabro", flow)]);
+    assert_eq!(project.exit(&["run", "w.fabro"]), 3);
+    let shown = project.run(&["ps"]);
+    assert!(shown.contains("waiting for an answer to ask in 3 branches\n"), "{shown}");
 }
 
 /// A stage that fails, in workflows that handle it in different ways; killed and resumed too.

@@ -175,7 +175,10 @@ fn a_stage_that_is_forbidden_fails() {
     assert!(!project.path().join("made").exists());
     let asked: Vec<_> = told(&project, "asked").iter().map(|it| it["node_id"].clone()).collect();
     assert_eq!(asked, ["a", "sub"]);
-    assert_eq!(warnings(&project), ["the hook `slow` failed: it took longer than 0.2 s"]);
+    assert_eq!(
+        warnings(&project),
+        ["the hook `slow` failed: it took longer than 0.2 s, its `timeout`"]
+    );
     assert!(project.run(&["replay", "latest"]).contains("✓ the same"));
 }
 

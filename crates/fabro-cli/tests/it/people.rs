@@ -157,7 +157,7 @@ fn a_driver_in_the_background_that_cannot_begin_says_why() {
     assert_snapshot!(project.run(&["resume", "latest", "--detach", "--model-script", "model.json"]), @r"
     exit 2
     ── stderr
-    error: the model script is not valid: line 1, column 1: EOF while parsing an object
+    error: the model script model.json is not valid: line 1, column 1: EOF while parsing an object
       help: fix the file
     ");
 }

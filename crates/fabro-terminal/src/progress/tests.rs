@@ -86,8 +86,12 @@ fn an_agent_shows_what_it_does() {
     insta::assert_snapshot!(shown(&state), @"* implement       3.0s · 2 turns · 31k tokens");
 }
 
-/// The beginning of a sub-workflow.
+/// The beginning of a sub-workflow of the stage `sub`.
 fn created(parent: RunId) -> EventBody {
+    created_by(parent, "sub", None)
+}
+
+fn created_by(parent: RunId, node: &str, branch: Option<&str>) -> EventBody {
     EventBody::RunCreated(Arc::new(CreatedRun {
         workflow: "child".into(),
         goal: String::new(),
@@ -99,9 +103,9 @@ fn created(parent: RunId) -> EventBody {
         max_cost: None,
         parent: Some(ParentStage {
             run_id: parent,
-            node_id: "sub".into(),
+            node_id: node.into(),
             visit: 1,
-            branch: None,
+            branch: branch.map(Arc::from),
             attempt: 1,
         }),
         dry_run: false,
@@ -131,7 +135,7 @@ fn the_gate_of_a_sub_workflow_is_shown_after_a_resume_too() {
     let state = progress.shared.lock();
     assert_eq!(state.lines, [""; 0]);
     let child = &state.children[&run(2)];
-    let running = child.running().next().unwrap();
+    let running = child.story.running().next().unwrap();
     let shown = stage_text(running, '*', 0, Paint::new(false));
     assert_eq!(shown, "  ? ask             0ms  waits for an answer");
 }
@@ -155,8 +159,9 @@ fn stages_of_sub_workflows_are_indented() {
         unhandled: Vec::new(),
     };
     let mut state = State { run: Some(run(1)), ..State::default() };
-    let mut child =
-        |of, node: &str, body| state.tell_child(&event(run(of), node, body), Paint::new(false));
+    let mut child = |of, node: &str, body| {
+        state.tell_child(&event(run(of), node, body), Mode::Live, Paint::new(false))
+    };
     child(2, "", created(run(1)));
     child(2, "part", started("command"));
     child(3, "", created(run(2)));
@@ -170,6 +175,46 @@ fn stages_of_sub_workflows_are_indented() {
     ✓ part            0ms
     ");
     assert_eq!(state.children.len(), 0);
+}
+
+#[test]
+fn running_stages_of_sub_workflows_are_below_the_stages_that_run_them() {
+    // The ids of runs do not tell which was created first.
+    let (outer, deep, branch) = (run(9), run(3), run(5));
+    let mut state = State { run: Some(run(7)), ..State::default() };
+    let paint = Paint::new(false);
+    let in_branch = |of, at: &str, node: &str, body| {
+        let mut event = event(of, node, body);
+        event.entry.branch = Some(at.into());
+        event
+    };
+    state.tell(&event(run(7), "all", started("parallel")), Mode::Live, paint);
+    for (name, node) in [("all@1/a", "a"), ("all@1/b", "b")] {
+        let began = in_branch(run(7), name, node, started("stack.manager_loop"));
+        state.tell(&began, Mode::Live, paint);
+    }
+    state.tell_child(
+        &event(outer, "", created_by(run(7), "a", Some("all@1/a"))),
+        Mode::Live,
+        paint,
+    );
+    state.tell_child(&event(outer, "part", started("stack.manager_loop")), Mode::Live, paint);
+    state.tell_child(&event(deep, "", created_by(outer, "part", None)), Mode::Live, paint);
+    state.tell_child(&event(deep, "deep", started("command")), Mode::Live, paint);
+    state.tell_child(
+        &event(branch, "", created_by(run(7), "b", Some("all@1/b"))),
+        Mode::Live,
+        paint,
+    );
+    state.tell_child(&event(branch, "other", started("command")), Mode::Live, paint);
+    insta::assert_snapshot!(state.area_text('*', 0, paint).join("\n"), @r"
+    * all             0ms
+      * a               0ms
+        * part            0ms
+          * deep            0ms
+      * b               0ms
+        * other           0ms
+    ");
 }
 
 #[test]
