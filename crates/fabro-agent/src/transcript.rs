@@ -315,8 +315,8 @@ impl OpenCalls {
 }
 
 /// What a call without a committed result is shown to have given.
-pub(crate) const INTERRUPTED: &str = "[interrupted: the program stopped while this call was at \
-    work. It is not known whether it ran; check before you repeat it.]";
+pub(crate) const INTERRUPTED: &str = "[interrupted: the program stopped while this call was \
+    running. It is not known whether it ran; check before you repeat it.]";
 
 /// Why a recorded user message was sent. `follows_warning`: a warning that the answer is not what
 /// its stage requires was recorded just before it.

@@ -1,7 +1,7 @@
 //! Completion of values by the shell: runs, stages, gates, workflows, models.
 //!
 //! The script of `fabro completion` calls the program with the words of the line and with
-//! [`VARIABLE`] set. Whatever fails here offers nothing: a shell has no place for errors.
+//! [`VARIABLE`] set. An error here offers nothing: a shell has no place for errors.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

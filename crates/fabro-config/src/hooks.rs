@@ -152,7 +152,7 @@ impl HookEvent {
         EVENTS.iter().find(|(known, _)| *known == name).map(|(_, event)| *event)
     }
 
-    /// Whether a hook can forbid what follows. Hooks of these events do so unless they are told not to.
+    /// Whether a hook can forbid what follows. Hooks of these events do so unless their settings say otherwise.
     pub fn can_block(self) -> bool {
         matches!(self, RunStart | StageStart | PreToolUse)
     }

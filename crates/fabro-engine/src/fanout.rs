@@ -1,4 +1,5 @@
-//! Fan-outs: which branches there are, which run, and when they are joined.
+//! Fan-outs: which branches there are, which run (`max_parallel`), and when they are joined (the join policy:
+//! `wait_all`, `first_success`, where branches race, or a quorum).
 
 use std::collections::HashMap;
 use std::sync::Arc;

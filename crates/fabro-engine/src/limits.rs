@@ -1,4 +1,4 @@
-//! The limits of a run: what may be spent, and how often a node may be entered.
+//! The limits of a run: the budget (`max_cost`, `max_tokens_total`), and the visit limit of a node (`max_visits`).
 
 use fabro_plan::{NodeSpec, VisitLimit};
 use fabro_types::{Failure, FailureClass, NodeKind, Usage};

@@ -1,4 +1,4 @@
-//! Whether a failed attempt is followed by another, and when.
+//! Retries: whether a failed attempt is followed by another (`max_retries`, the retry policy), and when (backoff).
 
 use std::time::Duration;
 

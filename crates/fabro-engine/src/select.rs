@@ -1,4 +1,5 @@
-//! Which edge a stage leaves by, and why. Rules: `docs/workflow-language.md`, "Transitions".
+//! Edge selection: which outgoing edge is taken, and why. By conditions, else the preferred label, else the
+//! suggested next ids; among several by weight. Rules: `docs/workflow-language.md`, "Transitions".
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -182,8 +183,8 @@ pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
     Ok(Selected { edge, candidates })
 }
 
-/// The options of a gate that its answer did not choose: they are not followed, whatever their
-/// conditions say. Of several that were chosen, the first counts.
+/// The options of a gate that its answer did not choose: they are not followed, even if their
+/// conditions hold. Of several that were chosen, the first counts.
 fn declined_options(query: &EdgeQuery<'_>) -> Vec<EdgeIx> {
     let Some(outcome) = query.outcome.filter(|outcome| outcome.status.is_good()) else {
         return Vec::new();

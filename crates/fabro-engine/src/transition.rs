@@ -1,4 +1,5 @@
-//! What follows the end of a stage: edges, jumps, fan-outs and their joins.
+//! What follows the end of a stage: edges, jumps of failures and unmet goal gates, restarts (`loop_restart`),
+//! fan-outs and their joins.
 
 use std::sync::Arc;
 

@@ -702,7 +702,7 @@ pub struct ForEach {
 pub enum QuestionType {
     /// Yes or no.
     YesNo,
-    /// Go on or not.
+    /// Continue or not.
     Confirmation,
     /// One of the options.
     #[default]

@@ -377,7 +377,7 @@ impl Lowering {
         for (node, class) in self.subgraph_classes {
             if seen.insert((node, class.clone())) {
                 let classes = &mut graph[node].classes;
-                // Its own classes are few; those of subgraphs are told apart by `seen`.
+                // Its own classes are few; `seen` finds duplicates among those of subgraphs.
                 if !classes.iter().take(64).any(|own| **own == *class) {
                     classes.push(class.to_string());
                 }

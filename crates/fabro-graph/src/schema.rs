@@ -282,7 +282,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("thread_id", NODE_EDGE, TEXT, "", "the conversation that `fidelity=full` continues"),
     row("timeout", NODE, ValueType::Duration, "", "how long the stage may take"),
     row("tools", NODE, TEXT, "", "the tools the agent may use, separated by commas; all when absent"),
-    row("type", NODE, TEXT, "", "what runs the node, whatever its shape"),
+    row("type", NODE, TEXT, "", "what runs the node, for any shape"),
     row("weight", EDGE, ValueType::Number, "0", "the higher of two possible edges is taken"),
 ];
 

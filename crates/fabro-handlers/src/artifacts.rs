@@ -27,7 +27,7 @@ const LONGEST: usize = 32 << 10;
 const DIRECTORIES: usize = 64;
 
 /// The last call of a conversation that was interrupted may have worked for so long. What changed later
-/// is somebody else's.
+/// belongs to another program.
 const LAST_CALL_MS: i64 = 60 * 60 * 1_000;
 
 /// The longest name of a stage's directory.

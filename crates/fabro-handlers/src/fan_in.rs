@@ -7,8 +7,7 @@ use fabro_engine::{Handler, Stage, StageEnd};
 use fabro_types::{Failure, FailureClass, Outcome};
 
 use crate::common::warn;
-use crate::joined_branches::FanIn;
-use crate::llm::{LlmHandler, NoReply, Reply};
+use crate::llm::{FanIn, LlmHandler, NoReply, Reply};
 
 /// Chooses among the branches of a fan-out: by status and order, or by asking a model.
 pub struct FanInHandler {

@@ -60,7 +60,7 @@ impl StageFiles {
     }
 
     /// Removes the directory when the attempt left nothing in it; false when it did. It disappears while
-    /// the run goes on: removing it takes longer than what else a stage without output does.
+    /// the run continues: removing it takes longer than what else a stage without output does.
     pub(crate) fn remove_if_empty(&self) -> bool {
         let is_empty = is_empty(&self.dir);
         if is_empty {

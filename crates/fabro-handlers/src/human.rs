@@ -1,4 +1,5 @@
-//! Human gates: the outgoing edges are the options, and the first answer decides.
+//! Human gates: the outgoing edges are the options, and the first answer decides. At the timeout the default
+//! choice (`human.default_choice`) answers.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -60,7 +60,6 @@ mod dry;
 mod fan_in;
 mod files;
 mod human;
-mod joined_branches;
 mod llm;
 mod memory;
 mod preamble;
@@ -80,10 +79,10 @@ pub use fabro_sandbox::git::WorkTree;
 pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
 pub use human::{Gate, GateChoice, HumanHandler};
-pub use joined_branches::FanIn;
 pub use llm::{
-    AgentFiles, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply, StageRequest,
-    compaction_policy, interpret, interpret_simulated, invalid_outcome, offload_notes, price_by,
+    AgentFiles, FanIn, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply,
+    StageRequest, compaction_policy, interpret, interpret_simulated, invalid_outcome,
+    offload_notes, price_by,
 };
 pub use registry::{Registry, Services};
 pub use sub_workflow::{SubWorkflowHandler, sub_workflow_id};

@@ -265,7 +265,7 @@ impl Spending {
         }
     }
 
-    /// The attempt is over: what it used beyond its messages is one more piece.
+    /// The attempt has ended: what it used beyond its messages is one more piece.
     fn end(&mut self, event: &Event, total: Option<&Usage>) {
         let Some(total) = total else { return };
         let Some(stage) = self.stage(event) else { return };

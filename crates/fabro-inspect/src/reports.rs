@@ -44,7 +44,7 @@ pub async fn list_runs(
 /// The events cannot be read.
 pub async fn describe(store: &dyn Store, row: &mut PsRow) -> Result<(), StoreError> {
     let first = store.read(row.id, 0, 1).await?.into_iter().next();
-    // Fails when events were lost at the end, whatever the list says of the run.
+    // Fails when events were lost at the end, although the list may have another status of the run.
     store.read(row.id, store.last_seq(row.id).await?, 1).await?;
     row.describe(first.as_ref(), last_state_event(store, row.id).await?.as_ref());
     Ok(())

@@ -158,7 +158,7 @@ fn row_of(events: &[&Event], key: &StageKey, driven: bool) -> Result<StageRow, R
     let rows = rows(events, state.status(driven));
     let is_stage =
         |row: &StageRow| row.node == key.node && row.visit == key.visit && row.branch == key.branch;
-    // A restart may have visited it for the first time once more: the last one is meant.
+    // A restart may have visited it for the first time again: the last one is meant.
     let row = rows.into_iter().rfind(is_stage);
     row.ok_or_else(|| ReportError::NoStage { stage: key.name(), stages: Vec::new() })
 }

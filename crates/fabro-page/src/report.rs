@@ -227,14 +227,14 @@ fn index(rows: &[StageRow]) -> serde_json::Value {
 }
 
 /// A value as JSON, deflated, in Base64.
-#[expect(clippy::expect_used, reason = "memory takes whatever is written")]
+#[expect(clippy::expect_used, reason = "writing into memory cannot fail")]
 fn pack(value: &serde_json::Value) -> String {
     let deflate = |value: &serde_json::Value| -> io::Result<Vec<u8>> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(value.to_string().as_bytes())?;
         encoder.finish()
     };
-    STANDARD.encode(deflate(value).expect("memory takes whatever is written"))
+    STANDARD.encode(deflate(value).expect("writing into memory cannot fail"))
 }
 
 /// A source of a content security policy.

@@ -1,4 +1,4 @@
-//! Lowering: from attributes by name to typed specifications.
+//! Lowering: from attributes by name to typed specifications, with their default values.
 
 use std::str::FromStr;
 use std::sync::Arc;

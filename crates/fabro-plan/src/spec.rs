@@ -333,7 +333,7 @@ pub enum JoinPolicy {
     WaitAll,
     /// When all branches have ended, and at once when one has failed, which is a failure.
     AllSuccess,
-    /// When one branch has succeeded.
+    /// When one branch has succeeded: the branches race, and the others are canceled.
     FirstSuccess,
     /// When so many branches have succeeded; more than half without a number.
     Quorum(Option<u32>),

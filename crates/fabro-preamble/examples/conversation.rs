@@ -1,6 +1,6 @@
 //! Two stages talk to each other; prints what the second one is asked at the end:
 //! `cargo run -p fabro-preamble --example conversation`.
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use fabro_preamble::memory::{Blocks, MEMORY_TOKENS, Memory, Speaker, ToolContext, Turn, assemble};
 use fabro_tokens::CharsPerFour;

@@ -315,7 +315,7 @@ struct Jwt {
 impl Jwt {
     /// Parts are longer; only the key of an encrypted token may be empty.
     const PART: usize = 10;
-    /// Whatever is longer before its third part is text.
+    /// A token that is longer before its third part is text.
     const LONGEST: usize = 16 * 1024;
 
     fn is_token(self) -> bool {

@@ -1,5 +1,5 @@
 //! Searches files: `cargo run -p fabro-retrieval --example search -- 'docs/**/*.md' 'how do gates work?'`.
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Prints the directives of what comes in:
 //! `echo 'Done. {"outcome": "failed"}' | cargo run -p fabro-routing --example extract`.
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 fn main() -> std::io::Result<()> {
     let text = std::io::read_to_string(std::io::stdin())?;

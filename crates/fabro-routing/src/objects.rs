@@ -167,7 +167,7 @@ fn pair_braces(text: &str, is_key: impl Fn(&str) -> bool) -> [Phase; 2] {
     phases.map(Phase::finish)
 }
 
-/// Whether what follows a string makes it a key. Blanks in between are few in what is meant as
+/// Whether what follows a string makes it a key. Spaces in between are few in what is meant as
 /// JSON, and looking no further keeps the pass linear.
 fn followed_by_colon(after: &[u8]) -> bool {
     let after = &after[..after.len().min(16)];

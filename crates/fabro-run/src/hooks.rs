@@ -472,7 +472,7 @@ impl Deliveries {
             1 => "1 event".to_owned(),
             count => format!("{count} events"),
         };
-        if tokio::time::timeout(PATIENCE, &mut all).await.is_err() {
+        if tokio::time::timeout(SILENT_TIME, &mut all).await.is_err() {
             if !self.stop.is_cancelled() {
                 (self.warn)(&format!(
                     "waiting for hooks, which have {} left; an interruption ends them",
@@ -495,8 +495,8 @@ impl EventSink for Deliveries {
     }
 }
 
-/// How long hooks may take at the end of a run until that is reported.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long hooks may take at the end of a run before that is reported.
+const SILENT_TIME: Duration = Duration::from_secs(2);
 
 /// Runs one hook.
 struct Worker {

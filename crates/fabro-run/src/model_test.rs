@@ -15,7 +15,7 @@ const QUESTION: &str = "Which planet do people live on? Answer with one word.";
 /// Enough for a word, and for the reasoning before it.
 const MAX_TOKENS: u32 = 1_024;
 /// How long a person waits for a word; a model that is loaded first may take most of it.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The result of one question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -103,9 +103,9 @@ async fn ask(client: &Providers, provider: Option<String>, model: Option<String>
         Err(_) => (provider, model),
     };
     let began = Instant::now();
-    let answer = tokio::time::timeout(PATIENCE, complete(client, request)).await;
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, complete(client, request)).await;
     let answer = answer.unwrap_or_else(|_| {
-        let message = format!("no answer within {} s", PATIENCE.as_secs());
+        let message = format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
         Err(ModelError::new(ErrorKind::Timeout).with_message(message))
     });
     let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

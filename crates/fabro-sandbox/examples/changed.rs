@@ -1,6 +1,6 @@
 //! Runs a command and says which files it changed:
 //! `cargo run -p fabro-sandbox --example changed -- touch new.txt`.
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::error::Error;
 use std::path::Path;

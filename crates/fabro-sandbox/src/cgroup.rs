@@ -1,4 +1,4 @@
-//! Control groups of marked programs: what these start stays in the group, whatever process group, session or
+//! Control groups of marked programs: what these start stays in the group, in any process group, session or
 //! environment it chooses, and is found there after this process was killed.
 //!
 //! They need cgroup v2 and a directory of it that this process may write: as root, in most containers, and under

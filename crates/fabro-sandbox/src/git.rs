@@ -42,7 +42,7 @@
 //! - Files that git ignores are not seen.
 //! - A submodule, or a repository inside the work tree, is one path: it changed when its commit did or
 //!   any of its files. Files of a submodule that `.gitmodules` does not name are not seen.
-//! - Without filters (Git LFS) files whose times changed count as edited until git is run by somebody
+//! - Without filters (Git LFS) files whose times changed count as edited until git is run by another program
 //!   else; their contents decide whether they changed between two snapshots.
 //! - Contents are compared as far as 4 MB a file and 32 MB together, those of larger ones by size and
 //!   times: one that was rewritten with the same contents then counts as changed.

@@ -11,7 +11,7 @@ use fabro_types::RunId;
 use futures_util::stream::{self, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 
-/// How often the store is asked whether it has changed, while somebody waits for that. A poll takes
+/// How often the store is asked whether it has changed, while a client waits for that. A poll takes
 /// microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 

@@ -158,7 +158,7 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
 }
 
 async fn the_newest_run_is_the_one_recorded_last(store: &dyn RunStore) -> Checked {
-    // Whatever their clock shows: it may have been set back.
+    // For any time that their clock shows: it may have been set back.
     for (number, ts_ms) in [(1, 30), (2, 20), (3, 30), (4, 10)] {
         let run = run(number);
         let event = Event { ts_ms, ..created(run, "demo", None) };

@@ -1,5 +1,5 @@
 //! Counts the tokens of the arguments: `cargo run -p fabro-tokens --example count -- some words`.
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use fabro_tokens::{CharsPerFour, CountTokens};
 

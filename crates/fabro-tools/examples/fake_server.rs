@@ -1,4 +1,4 @@
-//! A server over stdio, in plain JSON, whose tools misbehave as they are told. The tests of this
+//! A server over stdio, in plain JSON, whose tools misbehave as their arguments say. The tests of this
 //! crate talk to it; it also shows how little a server has to do.
 #![expect(clippy::exit, clippy::print_stderr, reason = "it fails as real servers do")]
 

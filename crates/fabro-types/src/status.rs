@@ -58,7 +58,7 @@ impl Status {
         word.parse().ok()
     }
 
-    /// Reads a spelling as models write it: in any case, with white space around it, and with `-` or a blank for `_`.
+    /// Reads a spelling as models write it: in any case, with white space around it, and with `-` or a space for `_`.
     pub fn parse_loosely(word: &str) -> Option<Self> {
         Self::parse(&word.trim().to_lowercase().replace(['-', ' '], "_"))
     }

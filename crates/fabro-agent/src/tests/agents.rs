@@ -302,7 +302,7 @@ async fn messages_to_an_agent_reach_it_after_a_crash() {
         _ = first.send("lead".to_owned(), &cancel) => panic!("answered"),
         () = tokio::time::sleep(Duration::from_secs(1)) => {}
     }
-    // The agent had heard it, or not.
+    // The agent had received it, or not.
     let mut notes = journal.notes();
     for _ in 0..2 {
         let (mut second, journal) = session(&model, deep(1));

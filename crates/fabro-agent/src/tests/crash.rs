@@ -172,11 +172,11 @@ async fn a_call_without_a_result_is_shown_as_interrupted() {
     assert_snapshot!(conversation(&session), @r"
         user: go
         assistant: I look. [c0.0 look] [c0.1 change]
-        tool: [c0.0 -> look a] [c0.1 -> [interrupted: the program stopped while this call was at work. It is not known whether it ran; check before you repeat it.]]
+        tool: [c0.0 -> look a] [c0.1 -> [interrupted: the program stopped while this call was running. It is not known whether it ran; check before you repeat it.]]
         assistant: I see.
         ");
     assert_snapshot!(notes_of(&journal.records()), @r#"
-    end c0.1 change failed: "[interrupted: the program stopped while this call was at work. It is not known whether it ran; check before you repeat it.]"
+    end c0.1 change failed: "[interrupted: the program stopped while this call was running. It is not known whether it ran; check before you repeat it.]"
     assistant: I see. (1 turns)
     "#);
 }

@@ -155,7 +155,7 @@ fn two_agents() -> Arc<Play> {
     })
 }
 
-/// What came of the edits: of the first agent's, and of the other's.
+/// The results of the edits: of the first agent's, and of the other's.
 fn edits(records: &[Record]) -> [Vec<String>; 2] {
     let notes = records.iter().flat_map(|record| &record.notes);
     let ends = notes.filter_map(|note| match &note.body {

@@ -1,4 +1,4 @@
-//! `[[run.hooks]]`: what commands and servers are told, and what they forbid.
+//! `[[run.hooks]]`: what commands and servers receive, and what they forbid.
 
 use fabro_fakes::{Response, Server};
 use insta::assert_snapshot;

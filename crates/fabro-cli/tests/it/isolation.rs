@@ -93,7 +93,7 @@ fn the_files_of_the_best_branch_are_taken() {
     assert_eq!(own(&project), before);
     git(&project, &["fsck", "--strict"]);
     assert_eq!(project.exit(&["replay", &run]), 0);
-    // Its own branch stays, those of its branches do not, unless somebody works on one.
+    // Its own branch stays, those of its branches do not, unless one is checked out elsewhere.
     git(&project, &["worktree", "add", "-q", "../other", "--force", &branch("late")]);
     assert_eq!(project.exit(&["rm", &run]), 0);
     assert_eq!(branches(&project), format!("{}\nfabro/run/{run}\n", branch("late")));

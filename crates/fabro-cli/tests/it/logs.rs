@@ -1,4 +1,4 @@
-//! What the stages of a run wrote: `fabro logs`, after the end and while the run goes on.
+//! What the stages of a run wrote: `fabro logs`, after the end and while the run is running.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Stdio};

@@ -224,7 +224,7 @@ fn a_killed_run_finds_its_sandbox_again_or_ends_it() {
                 refused.starts_with("exit 2") && refused.contains("is being driven"),
                 "{refused}"
             );
-            assert!(running(&seconds) > 1, "its scripts go on");
+            assert!(running(&seconds) > 1, "its scripts keep running");
             run.kill().unwrap();
             run.wait().unwrap();
             assert!(running(&seconds) > 0 && place.is_left(&project));

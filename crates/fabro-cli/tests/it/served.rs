@@ -1,4 +1,4 @@
-//! A running `fabro serve`, and a client that sends exactly what it is told.
+//! A running `fabro serve`, and a client that sends exactly the bytes it is given.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Set-ups in which nothing can be asked: the run pauses, and goes on once something can.
+//! Set-ups in which nothing can be asked: the run pauses, and resumes once something can.
 
 use std::fmt::Write as _;
 

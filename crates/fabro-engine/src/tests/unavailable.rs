@@ -4,16 +4,16 @@ use fabro_events::PauseReason;
 
 use super::*;
 
-fn nobody(class: FailureClass) -> Reply {
+fn no_model(class: FailureClass) -> Reply {
     let failure = Failure::new(class, "the key is refused").with_remedy("set a valid key");
     Reply::End(Box::new(Outcome::failed(failure)))
 }
 
-/// What a workflow does whose stage `a` has nobody to ask.
+/// What a workflow does whose stage `a` has no model to ask.
 #[track_caller]
 fn check(source: &str, pauses: bool) {
     let source = format!("digraph {{ {source} }}");
-    let bench = Bench::new(&source, &[("a", vec![nobody(FailureClass::Deterministic)])]);
+    let bench = Bench::new(&source, &[("a", vec![no_model(FailureClass::Deterministic)])]);
     let end = bench.drive(Input::Start);
     let is_paused = end == RunEnd::Paused(PauseReason::Unavailable);
     assert_eq!(is_paused, pauses, "{source}: {end:?}\n{}", story(&bench.events()));
@@ -48,7 +48,7 @@ fn the_workflow_says_whether_it_pauses() {
 #[test]
 fn a_resume_asks_again_with_new_attempts() {
     let source = "digraph { start -> a -> b -> exit; a [max_retries=1] }";
-    let refused = || nobody(FailureClass::TransientInfra);
+    let refused = || no_model(FailureClass::TransientInfra);
     let replies = vec![refused(), refused(), refused(), refused(), ok()];
     let bench = Bench::new(source, &[("a", replies)]);
     let paused = RunEnd::Paused(PauseReason::Unavailable);
@@ -75,7 +75,7 @@ fn a_resume_asks_again_with_new_attempts() {
 fn other_branches_end_before_the_pause() {
     let source = "digraph { start -> f; f [shape=component]; f -> a -> j; f -> b -> c -> j; \
         f -> d -> j; j [shape=tripleoctagon]; j -> exit }";
-    let refused = || nobody(FailureClass::Deterministic);
+    let refused = || no_model(FailureClass::Deterministic);
     let bench = Bench::new(source, &[("a", vec![refused(), ok()]), ("d", vec![refused(), ok()])]);
     assert_eq!(bench.drive(Input::Start), RunEnd::Paused(PauseReason::Unavailable));
     let last = bench.events().pop().unwrap();
@@ -109,7 +109,7 @@ fn other_branches_end_before_the_pause() {
 fn a_branch_that_is_not_needed_does_not_pause_the_run() {
     let source = "digraph { start -> f; f [shape=component, join_policy=first_success]; \
         f -> a -> j; f -> b -> j; j [shape=tripleoctagon]; j -> exit }";
-    let bench = Bench::new(source, &[("a", vec![nobody(FailureClass::Deterministic)])]);
+    let bench = Bench::new(source, &[("a", vec![no_model(FailureClass::Deterministic)])]);
     let end = bench.drive(Input::Start);
     assert!(matches!(end, RunEnd::Over(..)), "{end:?}");
 }
@@ -118,7 +118,7 @@ fn a_branch_that_is_not_needed_does_not_pause_the_run() {
 fn gates_wait_beside_it() {
     let source = "digraph { start -> f; f [shape=component]; f -> a -> j; f -> g; g [shape=hexagon]; \
         g -> j; j [shape=tripleoctagon]; j -> exit }";
-    let replies = [("a", vec![nobody(FailureClass::Deterministic)]), ("g", vec![Reply::Suspend])];
+    let replies = [("a", vec![no_model(FailureClass::Deterministic)]), ("g", vec![Reply::Suspend])];
     let bench = Bench::new(source, &replies);
     bench.drive(Input::Start);
     let events = bench.events();
@@ -129,7 +129,7 @@ fn gates_wait_beside_it() {
 fn what_failed_requests_used_counts_although_no_stage_has_it() {
     let source = "digraph { graph [max_cost=1.0]; start -> a -> exit }";
     let refused = || {
-        let Reply::End(outcome) = nobody(FailureClass::TransientInfra) else { unreachable!() };
+        let Reply::End(outcome) = no_model(FailureClass::TransientInfra) else { unreachable!() };
         let usage =
             Usage { input_tokens: 100, cost_usd: 0.6, failed_requests: 3, ..Usage::default() };
         Reply::End(Box::new(Outcome { usage: Some(usage), ..*outcome }))

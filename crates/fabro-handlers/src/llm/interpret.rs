@@ -1,4 +1,5 @@
-//! What a reply means for its stage. Nothing here does I/O.
+//! What a reply means for its stage: the validation against `output_schema`, the routing directives, the context
+//! updates. Nothing here does I/O.
 
 use fabro_engine::{OutputSpec, Plan, keys};
 use fabro_events::EventBody;
@@ -161,7 +162,7 @@ fn with_directives(
 }
 
 /// The keys that every answer of a model writes.
-pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
+pub(super) fn response_outcome(node: &str, text: &str) -> Outcome {
     Outcome::succeeded()
         .with_update(format!("{}{node}", keys::RESPONSE_PREFIX), text)
         .with_update(keys::LAST_RESPONSE, preview(text))

@@ -6,6 +6,7 @@ mod context_server;
 mod exchange;
 mod external;
 mod interpret;
+mod joined_branches;
 mod journal;
 mod live;
 mod prepare;
@@ -28,10 +29,10 @@ use self::api::ApiConversation;
 pub(crate) use self::exchange::NoReply;
 use self::exchange::{NextMessage, ValidReply, ask_until_valid};
 use self::external::ExternalConversation;
-pub(crate) use self::interpret::response_outcome;
 pub use self::interpret::{
     AgentFiles, Interpretation, Reply, interpret, interpret_simulated, invalid_outcome,
 };
+pub use self::joined_branches::FanIn;
 pub use self::journal::offload_notes;
 pub use self::prepare::{MessageParts, StageRequest};
 pub use self::settings::{ModelDefaults, compaction_policy, price_by};

@@ -18,10 +18,10 @@ use fabro_types::{Failure, FailureClass, NodeKind, Permissions, unknown_tools};
 use serde_json::Value;
 
 use super::LlmHandler;
+use super::joined_branches::FanIn;
 use super::summary::Summarised;
 use crate::agents::FailedServer;
 use crate::common::{canceled, text_of, warn};
-use crate::joined_branches::FanIn;
 use crate::memory::{self, StageContext};
 use crate::render::render_prompt;
 

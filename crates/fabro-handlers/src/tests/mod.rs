@@ -480,7 +480,7 @@ struct Sink {
 impl EventSink for Sink {
     fn event(&self, event: &Event) {
         self.files.event(event);
-        // Events are told of after their commit, so the log ends with it.
+        // Events are reported after their commit, so the log ends with it.
         let last = now(self.store.last_seq(event.run_id)).unwrap();
         self.commits.lock().unwrap().insert((event.run_id, last));
         let name = event.to_json()["event"].as_str().unwrap().to_owned();

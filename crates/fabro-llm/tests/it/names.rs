@@ -90,7 +90,7 @@ async fn sent(kind: ProviderKind, calls: &[(&str, &str)]) -> Vec<[String; 2]> {
     let server = Server::start(vec![Response::bytes(200, "text/event-stream", "")]).await.unwrap();
     let request = conversation(calls);
     let before = request.clone();
-    // Whatever it answers.
+    // With any answer.
     let _ = complete(&client(kind, &server), request.clone()).await;
     assert_eq!(request, before);
     let (calls, results) = called(kind, &server.requests()[0].json());

@@ -93,7 +93,7 @@ async fn a_reason_to_stop_is_an_end() {
         } else {
             json!({"prompt_tokens": 7, "completion_tokens": 2})
         };
-        // With blanks, as servers in Python write it.
+        // With spaces, as servers in Python write it.
         let chunk = json!({"choices": choices, "usage": usage}).to_string();
         format!("data: {}\n\n", chunk.replace("\":", "\": "))
     };
@@ -217,7 +217,7 @@ async fn what_comes_and_has_no_end_is_a_timeout() {
             (500, endless.clone(), Err(ErrorKind::Timeout)),
             (401, "{\"error\": \"no\"}".to_owned(), Err(ErrorKind::Auth)),
             (200, format!("data: {endless}"), Err(ErrorKind::Timeout)),
-            // Signs of life are welcome.
+            // Other activity is accepted.
             (200, format!("{}{}", ": wait\n\n".repeat(50), said(kind)), Ok("whole".to_owned())),
         ] {
             let response = Response::bytes(status, "text/event-stream", body).byte_delay(pause);

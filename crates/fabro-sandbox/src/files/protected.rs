@@ -70,7 +70,7 @@ impl Protection {
 }
 
 /// The name as file systems compare it that ignore case, characters without a width (HFS+), and dots
-/// and blanks at the end (NTFS).
+/// and spaces at the end (NTFS).
 fn plain_name(name: &OsStr) -> String {
     let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let name: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();

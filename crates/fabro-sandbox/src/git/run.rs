@@ -48,7 +48,7 @@ const VARIABLES: [(&str, &str); 6] = [
 pub(crate) const OPTIONAL_LOCKS: (&str, &str) = ("GIT_OPTIONAL_LOCKS", "1");
 
 /// Settings that override those of the repository. A file system monitor is a program, or a daemon that
-/// stays; a bare repository may be a few plain files that anybody put into a folder.
+/// stays; a bare repository may be a few plain files that any user may have put into a folder.
 const SETTINGS: [&str; 3] =
     ["core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"];
 

@@ -71,7 +71,7 @@ async fn missing() -> Response {
     (StatusCode::NOT_FOUND, "There is no such page.\n").into_response()
 }
 
-/// The page that `make` gives to somebody with a role; to others the one that asks for a login.
+/// The page that `make` gives to a caller with a role; to others the one that asks for a login.
 async fn for_caller(
     caller: Option<Caller>,
     make: impl AsyncFnOnce(Role) -> Result<String, Problem>,

@@ -192,7 +192,7 @@ fn drawing(frame: &Frame) -> String {
     }
     text.push_str(CLEAR_BELOW);
     // Without a text field the cursor waits at the start of the question: a terminal that wraps its
-    // lines anew moves it with them, whatever their number is then.
+    // lines anew moves it with them, for any number of them.
     let (row, column) = frame.cursor.unwrap_or_default();
     let up = frame.lines.len().saturating_sub(row + 1);
     if up > 0 {

@@ -46,7 +46,7 @@ pub struct LoginRequest {
     pub client_id: Option<String>,
 }
 
-/// Why nobody is logged in.
+/// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoginError {
@@ -59,8 +59,8 @@ pub enum LoginError {
     /// The server, or its authorization server, did not take part.
     #[error("{0}")]
     Refused(String),
-    /// Nobody came back from the browser.
-    #[error("nobody logged in within {} s", .0.as_secs())]
+    /// The browser has not come back with a login before the timeout.
+    #[error("no login within {} s", .0.as_secs())]
     TooLate(Duration),
 }
 

@@ -7,7 +7,7 @@ use crate::checking::{Checking, text};
 use crate::findings::Findings;
 
 /// Loops that nothing ends: no edge out of them can be taken, and there is no limit on visits, no
-/// question to a person, no condition that counts visits and no budget. A loop that goes on as long
+/// question to a person, no condition that counts visits and no budget. A loop that continues as long
 /// as a condition holds is how people write, and no finding.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;

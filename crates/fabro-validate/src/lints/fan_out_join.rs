@@ -1,7 +1,7 @@
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// Fan-outs whose branches never come together: the run cannot go on after them.
+/// Fan-outs whose branches never come together: the run cannot continue after them.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for ix in &checking.flow().endless_fan_outs {
         let node = checking.workflow.node(*ix);

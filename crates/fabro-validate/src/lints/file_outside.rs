@@ -7,7 +7,7 @@ use crate::findings::Findings;
 
 const NAMES: [&str; 4] = ["goal", "prompt", "output_schema", "stack.child_workflow"];
 
-/// Files that somebody else who has the workflow's folder does not have.
+/// Files that another user of the workflow's folder does not have.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut seen = HashSet::new();
     let mut look = |attrs: &Attrs| {

@@ -8,7 +8,7 @@ const BAD: [&str; 9] =
     ["fail", "failed", "failure", "error", "red", "false", "no", "otherwise", "else"];
 
 /// Edges whose labels look like results, out of stages that ask for no label: one of the edges is
-/// taken whatever the result.
+/// taken for any result.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.nodes() {
         if !matches!(

@@ -133,7 +133,7 @@ fn covered_by_fan_outs(checking: &Checking<'_>) -> Vec<bool> {
     covered
 }
 
-/// Whether a fan-out may go on without a branch, or its own attributes cover a failure.
+/// Whether a fan-out may continue without a branch, or its own attributes cover a failure.
 fn is_lenient(fan_out: &Node) -> bool {
     let policy = text(&fan_out.attrs, "join_policy");
     policy.is_some_and(|policy| !["wait_all", "all_success"].contains(&policy))

@@ -142,7 +142,7 @@ struct Thinking {
     effort: Option<ReasoningEffort>,
 }
 
-/// By how the model thinks; models that are not known are told nothing.
+/// By how the model thinks; models that are not known get no setting.
 fn thinking(wire: &WireRequest<'_>, max_tokens: u32) -> Thinking {
     use ThinkingMode::{Adaptive, Always, BetweenTools, Budget, OnRequest};
     let is_off = wire.effort == Some(ReasoningEffort::None);

@@ -255,7 +255,7 @@ async fn logins_that_fail_say_why() {
     let (_, refused) = tokio::join!(agree(&address, &server, "code=wrong"), login.finish(LIMIT));
     assert_snapshot!(refused.unwrap_err(), @"OAuth token exchange failed: Server returned error response: invalid_grant");
     let late = begin().await.unwrap().finish(Duration::ZERO).await;
-    assert_snapshot!(late.unwrap_err(), @"nobody logged in within 0 s");
+    assert_snapshot!(late.unwrap_err(), @"no login within 0 s");
     let nothing = url.replace("/mcp", "/nothing");
     server.lock().unwrap().origin = "http://127.0.0.1:9".to_owned();
     let none = Login::begin(&nothing, LoginRequest::default(), logins.path()).await;

@@ -7,8 +7,8 @@ use fabro_types::{BranchResult, Failure, FailureClass, Outcome, Status};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::interpret::{Interpretation, Reply, response_outcome};
 use crate::common::value_of;
-use crate::llm::{Interpretation, Reply, response_outcome};
 use crate::preamble::Preambles;
 
 /// The branches of a fan-out, the best first.
