@@ -1,8 +1,11 @@
 //! The README of a crate, made from its crate docs.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
+use regex::{Captures, Regex};
 use toml::Value;
 
 use crate::workspace::Package;
@@ -31,8 +34,10 @@ pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
         } else {
             if was_rust && !is_fence {
                 example.shown(line);
+                text.push_str(line);
+            } else {
+                text.push_str(&without_item_links(line));
             }
-            text.push_str(line);
         }
         text.push('\n');
     }
@@ -42,6 +47,20 @@ pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
         text += &usage(package, &example);
     }
     Some(text + "\n\nPart of [Fabro](../../README.md).\n")
+}
+
+/// A line without its links to items, which only rustdoc follows: their text stays.
+fn without_item_links(line: &str) -> Cow<'_, str> {
+    static LINK: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\[([^\[\]]+)\](?:\(([^()]*)\))?").expect("a valid expression"));
+    LINK.replace_all(line, |found: &Captures<'_>| {
+        let (whole, text) = (&found[0], &found[1]);
+        let is_item = match found.get(2) {
+            Some(target) => !target.as_str().contains(['/', '.', '#']),
+            None => text.starts_with('`') && text.ends_with('`'),
+        };
+        if is_item { text.to_owned() } else { whole.to_owned() }
+    })
 }
 
 /// What the Rust blocks of some crate docs need around them.
@@ -232,6 +251,14 @@ mod tests {
 mod a;
 //! not this
 ";
+
+    #[test]
+    fn links_that_only_rustdoc_follows_are_left_out() {
+        let check = |line: &str, expect: &str| assert_eq!(without_item_links(line), expect);
+        check("A [`Lookup`] and [its key](Lookup::key).", "A `Lookup` and its key.");
+        check("See [the page](../docs/a.md), [b](https://b.org).", "See [the page](../docs/a.md), [b](https://b.org).");
+        check("A list [1] of [words], `a[0]`.", "A list [1] of [words], `a[0]`.");
+    }
 
     #[test]
     fn a_readme_is_the_crate_docs_under_a_title() {

@@ -149,8 +149,10 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
     };
     let store = error.chain().find_map(|cause| cause.downcast_ref::<StoreError>());
     let named = named.or(store.and_then(|error| match error {
-        StoreError::NoStore { .. }
-        | StoreError::NotAStore { .. }
+        StoreError::NoStore { .. } => {
+            Some("start one with `fabro run`, or name another store with `--store`")
+        }
+        StoreError::NotAStore { .. }
         | StoreError::ReadOnly { .. }
         | StoreError::Io { .. } => Some("fix that, or name another store with `--store`"),
         StoreError::Lost { .. } | StoreError::DamagedHead { .. } => {

@@ -29,6 +29,9 @@ pub struct PsRow {
     /// What it waits for, while it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
+    /// The answers that were sent to its gates and that no driver has taken yet; left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<String>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -83,6 +86,7 @@ pub fn ps(runs: Vec<RunSummary>, all: bool) -> Vec<PsRow> {
             parent: run.parent,
             dry_run: false,
             pause: None,
+            answers: Vec::new(),
             failure: None,
             cause: None,
             forked: None,

@@ -10,7 +10,7 @@ use fabro_events::{CreatedRun, Event, EventBody, ParentStage};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
 use fabro_sandbox::artifacts::{Damaged, stored_file};
 use fabro_sandbox::git::{GitError, PatchStyle, patch};
-use fabro_store::{RunStore, Store, StoreError};
+use fabro_store::{Message, RunStore, Store, StoreError};
 use fabro_types::{RunId, RunStatus};
 use serde::Serialize;
 
@@ -47,6 +47,16 @@ pub async fn describe(store: &dyn Store, row: &mut PsRow) -> Result<(), StoreErr
     // Fails when events were lost at the end, although the list may have another status of the run.
     store.read(row.id, store.last_seq(row.id).await?, 1).await?;
     row.describe(first.as_ref(), last_state_event(store, row.id).await?.as_ref());
+    if row.status == RunStatus::Paused {
+        // Those of sub-workflows have inboxes of their own.
+        for run in store.family(row.id).await? {
+            let pending = store.pending(run).await?.into_iter();
+            row.answers.extend(pending.filter_map(|(_, message)| match message {
+                Message::Answer { choice, .. } => Some(choice),
+                _ => None,
+            }));
+        }
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fabro_engine::{ActiveStage, Cursor, Phase, RunState, checkpoint};
 use fabro_events::{Entry, Event, EventBody, GateOption, QuestionType};
-use fabro_store::{Store, StoreError};
+use fabro_store::{InboxId, Message, Store, StoreError};
 use fabro_types::RunId;
 use serde::Serialize;
 
@@ -48,6 +48,10 @@ pub struct Gate {
     /// When it gives up, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
+    /// An answer that was sent and that no driver has taken yet: a resume takes it. [`open_gates`] reads the log
+    /// only, and leaves it empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_answer: Option<String>,
 }
 
 impl Gate {
@@ -172,6 +176,7 @@ impl AskedGates {
                     text_option: text_option.clone(),
                     default_choice: default_choice.clone(),
                     deadline_ms: *deadline_ms,
+                    pending_answer: None,
                 };
                 self.asked.insert(stage, gate);
             }
@@ -203,13 +208,37 @@ impl AskedGates {
     }
 }
 
-/// The open gates of a run and of its running sub-workflows.
+/// The open gates of a run and of its running sub-workflows, each with the answer that waits for it.
+///
+/// # Errors
+///
+/// The log or the inbox of one of them cannot be read.
 pub async fn open_gates_of_family(store: &dyn Store, run: RunId) -> Result<Vec<Gate>, StoreError> {
     let mut gates = Vec::new();
     for member in running_members(store, run).await? {
-        gates.push((member.within, open_gates(&member.events)));
+        let mut own = open_gates(&member.events);
+        if let Some(gate) = own.first() {
+            let pending = store.pending(gate.run).await?;
+            for gate in &mut own {
+                gate.pending_answer = answer_to(gate, &pending);
+            }
+        }
+        gates.push((member.within, own));
     }
     Ok(gates_of_family(gates))
+}
+
+/// What one of these messages answers to the gate.
+fn answer_to(gate: &Gate, messages: &[(InboxId, Message)]) -> Option<String> {
+    messages.iter().find_map(|(_, message)| match message {
+        Message::Answer { node, visit, branch, choice, .. } => {
+            let is_it = *node == *gate.node
+                && *visit == gate.visit
+                && branch.as_deref() == gate.branch.as_deref();
+            is_it.then(|| choice.clone())
+        }
+        _ => None,
+    })
 }
 
 /// The gates of the members of a family, each with the stages that hold its run.

@@ -102,7 +102,7 @@ pub enum StoreError {
         pid: Option<u32>,
     },
     /// There is no store to read.
-    #[error("there is no store at {}; start a run there first", path.display())]
+    #[error("there are no runs: there is no store at {}", path.display())]
     NoStore {
         /// The store's directory.
         path: PathBuf,

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fabro_context::keys;
 use fabro_events::{CompletedStage, Event};
-use fabro_types::{BranchPath, Status};
+use fabro_types::{BlobRef, BranchPath, Status};
 use serde::Serialize;
 
 /// The results of the nodes of a run: a row for each node with work, in the order of their first ends.
@@ -13,11 +14,39 @@ pub struct Summary {
     /// How many artifacts the stages left.
     #[serde(skip)]
     pub artifacts: usize,
+    /// The last answer of a model on the main line: mostly what the run was for.
+    #[serde(skip)]
+    pub response: Option<Response>,
     #[serde(skip)]
     by_node: BTreeMap<Arc<str>, usize>,
     /// How a node's last visit on each line ended, a branch that a loop comes to again being the same line.
     #[serde(skip)]
     ends: BTreeMap<(usize, String), Status>,
+}
+
+/// What a model answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The stage that asked, as `NODE@VISIT`.
+    pub stage: String,
+    /// The answer; of one too long for an event, the beginning.
+    pub text: String,
+}
+
+impl Response {
+    fn of(event: &Event, end: &CompletedStage) -> Option<Self> {
+        let node = event.entry.node_id.as_ref().filter(|_| event.entry.branch.is_none())?;
+        let updates = &end.outcome.context_updates;
+        let whole = updates.get(&format!("{}{node}", keys::RESPONSE_PREFIX));
+        let whole = whole.and_then(|text| text.as_str());
+        let is_kept_elsewhere = |text: &str| text.parse::<BlobRef>().is_ok();
+        let text = match whole {
+            Some(text) if is_kept_elsewhere(text) => updates.get(keys::LAST_RESPONSE)?.as_str()?,
+            whole => whole?,
+        };
+        let stage = format!("{node}@{}", event.entry.visit.unwrap_or(1));
+        Some(Self { stage, text: text.to_owned() })
+    }
 }
 
 /// A node, over all its visits.
@@ -63,6 +92,9 @@ impl Summary {
             rows.len() - 1
         });
         self.artifacts += end.outcome.artifacts.len();
+        if let Some(response) = Response::of(event, end) {
+            self.response = Some(response);
+        }
         let row = &mut rows[at];
         row.visits += 1;
         let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());

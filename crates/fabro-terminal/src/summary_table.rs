@@ -2,17 +2,24 @@
 
 use std::fmt::Write as _;
 
-use fabro_types::{RunStatus, Status, took};
+use fabro_types::{RunStatus, Status, clean, took};
 
 use crate::paint::Paint;
-use crate::summary::{Summary, SummaryRow};
+use crate::summary::{Response, Summary, SummaryRow};
 use crate::table::{Align, Table};
 use crate::text::counted;
 
 /// The most rows that are shown; of longer runs those that did not succeed, and the slowest.
 const SHOWN: usize = 40;
 
-/// A row for each stage, and the result of the run. `elapsed_ms` is the time of this driver.
+/// The most lines of the last answer that are shown.
+const RESPONSE_LINES: usize = 10;
+
+/// The most characters of such a line.
+const RESPONSE_WIDTH: usize = 400;
+
+/// A row for each stage, the result of the run, and after a success the beginning of the last answer of a model.
+/// `elapsed_ms` is the time of this driver.
 pub fn summary_text(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint: Paint) -> String {
     let mut text = String::new();
     if !summary.rows.is_empty() {
@@ -37,7 +44,33 @@ pub fn summary_text(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint
     if let Ok(count @ 1..) = u32::try_from(summary.artifacts) {
         let _ = write!(total, ", {}", counted(count, "artifact"));
     }
-    format!("{text}{} {total}\n", paint_run(status, paint))
+    let _ = writeln!(text, "{} {total}", paint_run(status, paint));
+    if let Some(response) = &summary.response
+        && matches!(status, RunStatus::Succeeded | RunStatus::PartiallySucceeded)
+    {
+        text.push_str(&response_text(response, paint));
+    }
+    text
+}
+
+fn response_text(response: &Response, paint: Paint) -> String {
+    let lines: Vec<_> = response.text.trim().lines().collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\nresponse of {}:\n", paint.bold(&clean(&response.stage)));
+    for line in lines.iter().take(RESPONSE_LINES) {
+        // Indentation is a part of code and lists.
+        let end = line.char_indices().nth(RESPONSE_WIDTH).map_or(line.len(), |(at, _)| at);
+        let cut = if end < line.len() { "…" } else { "" };
+        let _ = writeln!(text, "  {}{cut}", clean(&line[..end]));
+    }
+    if lines.len() > RESPONSE_LINES {
+        let left = lines.len() - RESPONSE_LINES;
+        let more = format!("  … {left} more lines: `fabro inspect latest {}`\n", response.stage);
+        text.push_str(&paint.dim(&clean(&more)));
+    }
+    text
 }
 
 /// A run's status in its color.

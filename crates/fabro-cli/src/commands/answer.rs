@@ -59,7 +59,16 @@ async fn unanswered(
     let names = gate_names(&gates);
     let several = gates.len() > 1;
     let mut commands = Vec::new();
-    for (gate, name) in gates.iter().zip(&names) {
+    let open = gates.iter().zip(&names).filter(|(gate, _)| gate.pending_answer.is_none());
+    if open.clone().next().is_none() {
+        let hint = resume_hint(store, run, global).await?;
+        let hint = match hint.trim_end() {
+            "" => "the run takes the answer by itself",
+            hint => hint,
+        };
+        return Ok(error::usage("every gate has been answered", hint.to_owned()));
+    }
+    for (gate, name) in open {
         let name = if several { format!("{name} ") } else { String::new() };
         let options = gate.options.iter().filter(|option| option.unavailable.is_none());
         let keys = options.chain(&gate.text_option).map(|option| clean(&option.key).into_owned());

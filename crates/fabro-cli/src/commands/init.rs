@@ -48,6 +48,17 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
         return Ok(Exit::SUCCEEDED);
     }
     let template = args.template;
+    if let Some(named) = TEMPLATES.iter().find(|it| args.dir.as_os_str() == it.name)
+        && !args.dir.exists()
+    {
+        return Err(error::usage(
+            format!("{} is the name of a template, and of no directory here", named.name),
+            format!(
+                "`fabro init --template {0}` creates its workflow here; `fabro init ./{0}` creates a directory",
+                named.name
+            ),
+        ));
+    }
     let dir = args
         .dir
         .strip_prefix(".")

@@ -75,7 +75,11 @@ async fn next_steps(
     let resume = global.command(&format!("resume {}", store.root(run).await?));
     let answer = answer_command(run, &report.gates, global);
     let is_paused = report.status == RunStatus::Paused;
+    let all_answered = report.gates.iter().all(|gate| gate.pending_answer.is_some());
     Ok(match report.status {
+        RunStatus::Paused | RunStatus::Interrupted if all_answered && !report.gates.is_empty() => {
+            format!("continue with: {resume}\n")
+        }
         RunStatus::Paused | RunStatus::Interrupted if !report.gates.is_empty() => {
             format!("answer with: {answer}\nand then continue with: {resume}\n")
         }

@@ -142,6 +142,10 @@ fn note(row: &PsRow) -> Option<String> {
         RunStatus::PartiallySucceeded => {
             row.cause.as_ref().map(|cause| one_line(&format!("not handled: {cause}"), 300))
         }
+        RunStatus::Paused if !row.answers.is_empty() => {
+            let answers = row.answers.join(", ");
+            Some(one_line(&format!("answered with {answers}, not resumed yet"), 300))
+        }
         RunStatus::Paused => row.pause.as_ref().map(|pause| one_line(&pause.message, 300)),
         RunStatus::Interrupted => {
             row.forked.as_ref().map(|fork| format!("{}, not resumed yet", fork_text(fork)))

@@ -21,7 +21,7 @@ use crate::values::amount;
 /// Resume a run that was paused, interrupted or killed
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over."
+    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over,\nand an agent continues its conversation."
 )]
 pub struct ResumeArgs {
     /// The run: its id, the beginning of it, or `latest`

@@ -53,6 +53,11 @@ pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
         for failure in &gate.failures {
             let _ = writeln!(text, "    {} {}", paint.bad("✗"), one_line(failure, 200));
         }
+        if let Some(answer) = &gate.pending_answer {
+            let answer = paint.bold(&one_line(answer, 100));
+            let _ = writeln!(text, "    answered with {answer}, which the run takes when it continues");
+            continue;
+        }
         for option in &gate.options {
             let label = one_line(&option.label, 100);
             let reason = option.unavailable.as_ref();

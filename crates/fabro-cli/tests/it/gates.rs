@@ -57,6 +57,41 @@ fn gates_of_two_sub_workflows_are_told_apart() {
 }
 
 #[test]
+fn an_answer_that_waits_for_the_resume_is_shown() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::with(&[("child.fabro", CHILD), ("parent.fabro", PARENT)]);
+    assert_eq!(project.exit(&["run", "parent.fabro", "-q"]), 3);
+    assert_eq!(project.exit(&["answer", "latest", "one@1/ask@1", "y"]), 0);
+    let text = project.run(&["inspect", "latest"]);
+    assert_snapshot!(text[text.find('?').unwrap()..], @r"
+    ? one@1/ask@1 asks: Ship it?
+        answered with y, which the run takes when it continues
+    ? two@1/ask@1 asks: Ship it?
+        [Y] Yes  → exit
+        [N] No  → exit
+    answer with: fabro answer [ID] GATE CHOICE
+    and then continue with: fabro resume [ID]
+    ");
+    assert_eq!(project.exit(&["answer", "latest", "two/ask", "N"]), 0);
+    let text = project.run(&["inspect", "latest"]);
+    assert!(text.ends_with("continue with: fabro resume [ID]\n"), "{text}");
+    assert!(!text.contains("answer with"), "{text}");
+    let list = project.run(&["ps"]);
+    assert!(list.contains("answered with y, N, not resumed yet"), "{list}");
+    assert_snapshot!(project.run(&["answer", "latest"]), @r"
+    exit 2
+    ── stderr
+    ? one@1/ask@1 asks: Ship it?
+        answered with y, which the run takes when it continues
+    ? two@1/ask@1 asks: Ship it?
+        answered with N, which the run takes when it continues
+    error: every gate has been answered
+      help: continue with: fabro resume [ID]
+    ");
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+}
+
+#[test]
 fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     let _filters = filters().bind_to_scope();
     let source =

@@ -503,8 +503,8 @@ fn without_runs_there_is_an_empty_list() {
     assert_snapshot!(project.run(&["inspect", "latest"]), @r"
     exit 4
     ── stderr
-    error: there is no store at DIR/.fabro/state; start a run there first
-      help: fix that, or name another store with `--store`
+    error: there are no runs: there is no store at DIR/.fabro/state
+      help: start one with `fabro run`, or name another store with `--store`
     ");
     assert!(!project.path().join(".fabro").exists());
 }
