@@ -275,8 +275,13 @@ async fn answers_that_were_cut_off_before_a_crash_count() {
         for count in 1..records.len() {
             let before: Vec<_> =
                 records[..count].iter().flat_map(|record| record.notes.clone()).collect();
+            let transcript = Transcript::from_notes(&before, no_blobs).unwrap();
+            if transcript.open.is_some() {
+                // The result of the call, which says that it was cut off, is not recorded yet.
+                continue;
+            }
             let (mut again, journal) = super::session(&model, settings());
-            again.restore(model.after(Transcript::from_notes(&before, no_blobs).unwrap()));
+            again.restore(model.after(transcript));
             let ended = again.resume(&never()).await;
             assert_eq!(ended.err(), expected, "after {count} records");
             let all = answers(&before) + answers(&journal.notes());

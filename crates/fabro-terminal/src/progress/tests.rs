@@ -180,7 +180,9 @@ fn stages_of_sub_workflows_are_indented() {
 #[test]
 fn running_stages_of_sub_workflows_are_below_the_stages_that_run_them() {
     // The ids of runs do not tell which was created first.
-    let (outer, deep, branch) = (run(9), run(3), run(5));
+    let outer = run(9);
+    let deep = run(3);
+    let branch = run(5);
     let mut state = State { run: Some(run(7)), ..State::default() };
     let paint = Paint::new(false);
     let in_branch = |of, at: &str, node: &str, body| {
