@@ -157,5 +157,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 localTimes(document);
+showPictures(document);
 document.addEventListener("toggle", (event) => reachable(/** @type {Element} */ (event.target)), true);
 void follow();
