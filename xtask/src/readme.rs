@@ -51,8 +51,10 @@ pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
 
 /// A line without its links to items, which only rustdoc follows: their text stays.
 fn without_item_links(line: &str) -> Cow<'_, str> {
-    static LINK: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"\[([^\[\]]+)\](?:\(([^()]*)\))?").expect("a valid expression"));
+    #[expect(clippy::expect_used, reason = "the expression is valid")]
+    static LINK: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\[([^\[\]]+)\](?:\(([^()]*)\))?").expect("a valid expression")
+    });
     LINK.replace_all(line, |found: &Captures<'_>| {
         let (whole, text) = (&found[0], &found[1]);
         let is_item = match found.get(2) {

@@ -180,6 +180,25 @@ impl RunState {
         }
     }
 
+    /// Drops the histories of its lines, which preambles are made of, and keeps contexts: for readers of contexts,
+    /// so that their memory does not grow with every stage.
+    pub fn forget_histories(&mut self) {
+        for cursor in self.cursors.values_mut().chain(self.ended.values_mut()) {
+            cursor.history = Vector::new();
+        }
+    }
+
+    /// About what the values in its contexts take, in bytes. Branches share the context that they begin with, so of
+    /// them only what they wrote counts.
+    pub fn value_bytes(&self) -> usize {
+        let main = self.cursors.get(MAIN).map(|main| &main.context);
+        let main = main.into_iter().flat_map(|context| context.iter());
+        let shared: usize = main.map(|(key, value)| key.len() + bytes_of(value)).sum();
+        let branches = self.cursors.values().chain(self.ended.values());
+        let own = branches.flat_map(|cursor| cursor.updates.iter());
+        shared + own.map(|(key, value)| key.len() + bytes_of(value)).sum::<usize>()
+    }
+
     /// Takes one event in. Of an event that does not fit the state, as in a log that is read from
     /// its middle, only what fits is taken.
     pub fn apply(&mut self, event: &Event) {
@@ -445,4 +464,17 @@ fn initial_context(run_id: RunId, created: &CreatedRun) -> Context {
     context.set(keys::RUN_ID, Value::from(run_id.to_string()));
     context.set(keys::WORK_DIR, Value::from(created.work_dir.as_str()));
     context
+}
+
+/// About what a value takes in memory, in bytes.
+fn bytes_of(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(bytes_of).sum(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| key.len() + bytes_of(value)).sum()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
 }

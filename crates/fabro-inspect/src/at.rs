@@ -36,6 +36,15 @@ impl StageKey {
         })
     }
 
+    /// Whether a name means it.
+    pub(crate) fn is_called(&self, name: StageName<'_>) -> bool {
+        let path = BranchPath::new(self.branch.as_deref().unwrap_or_default());
+        *self.node == *name.node
+            && name.visit.is_none_or(|visit| self.visit == visit)
+            && name.branch.is_none_or(|branch| path.is_called(branch))
+            && (name.elements.is_empty() || path.elements().ends_with(name.elements))
+    }
+
     /// `BRANCH/NODE@VISIT`, without the branch in the main line.
     pub fn full_name(&self) -> String {
         BranchPath::new(self.branch.as_deref().unwrap_or_default()).stage(&self.node, self.visit)

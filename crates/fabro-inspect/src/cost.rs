@@ -141,34 +141,41 @@ impl CostSum {
     /// Adds a run that was asked for, by the whole logs of it and of its sub-workflows. `is_free` says
     /// whether a model costs nothing: logs of earlier versions do not tell that from an unknown price.
     pub fn add(&mut self, run: RunId, logs: &[Vec<Event>], is_free: &dyn Fn(&str) -> bool) {
-        for event in logs.iter().filter_map(|log| log.first()) {
-            if let EventBody::RunCreated(created) = &event.entry.body
-                && let Some(parent) = &created.parent
-            {
-                let stage = (parent.run_id, Arc::clone(&parent.node_id), parent.visit);
-                self.held.entry(stage).or_default().push(parent.clone());
-            }
+        let fold = |log: &Vec<Event>| {
+            let mut fold = CostFold::default();
+            log.iter().for_each(|event| fold.apply(event));
+            fold
+        };
+        self.add_folds(run, logs.iter().map(fold).collect(), is_free);
+    }
+
+    /// The same by folds of these logs.
+    pub fn add_folds(
+        &mut self,
+        run: RunId,
+        folds: Vec<CostFold>,
+        is_free: &dyn Fn(&str) -> bool,
+    ) {
+        for parent in folds.iter().filter_map(|fold| fold.parent.as_ref()) {
+            let stage = (parent.run_id, Arc::clone(&parent.node_id), parent.visit);
+            self.held.entry(stage).or_default().push(parent.clone());
         }
         self.runs.push((run, Usage::default()));
-        for log in logs {
-            let mut spending = Spending::default();
-            for event in log {
-                spending.apply(event);
-            }
-            for (key, usage) in spending.finish() {
-                self.stage(log, key, usage, is_free);
+        for fold in folds {
+            let Some(run) = fold.run else { continue };
+            for (key, usage) in fold.spending.finish() {
+                self.stage(run, key, usage, is_free);
             }
         }
     }
 
     fn stage(
         &mut self,
-        log: &[Event],
+        run: RunId,
         key: StageKey,
         pieces: Vec<Usage>,
         is_free: &dyn Fn(&str) -> bool,
     ) {
-        let Some(run) = log.first().map(|event| event.run_id) else { return };
         let held = self.held.get(&(run, Arc::clone(&key.node), key.visit));
         let is_it = |parent: &ParentStage| parent.is(key.branch.as_deref(), &key.node, key.visit);
         if held.is_some_and(|parents| parents.iter().any(is_it)) {
@@ -219,14 +226,46 @@ impl CostSum {
     }
 }
 
+/// What one log says about costs, as a fold over all of its events, those included that a rewind took back. It
+/// holds some hundred bytes for each request to a model.
+#[derive(Clone, Debug, Default)]
+pub struct CostFold {
+    run: Option<RunId>,
+    /// The stage that the run is a sub-workflow of.
+    parent: Option<ParentStage>,
+    spending: Spending,
+}
+
+impl CostFold {
+    /// Takes the next event in.
+    pub fn apply(&mut self, event: &Event) {
+        if self.run.is_none() {
+            self.run = Some(event.run_id);
+            if let EventBody::RunCreated(created) = &event.entry.body {
+                self.parent.clone_from(&created.parent);
+            }
+        }
+        self.spending.apply(event);
+    }
+
+    /// About what it takes in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        let pieces = self.spending.stages.values().map(|stage| stage.pieces.len());
+        pieces.map(|count| PER_STAGE + count * size_of::<Usage>()).sum()
+    }
+}
+
+/// What a stage takes besides its requests, in bytes.
+const PER_STAGE: usize = 256;
+
 /// What the stages of one log spent, by request where that is recorded.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Spending {
     order: Vec<StageKey>,
     stages: BTreeMap<StageKey, StageSpending>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct StageSpending {
     pieces: Vec<Usage>,
     /// The pieces from here on are of the attempt that runs.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint::{self, StageName};
 use fabro_engine::{MAIN, Phase, RunState};
-use fabro_events::{CreatedRun, Event, EventBody, StageFailure, timestamp};
+use fabro_events::{Candidate, CreatedRun, Event, EventBody, StageFailure, timestamp};
 use fabro_run::{AskedGates, Gate};
-use fabro_types::{BranchPath, RunId, RunStatus, one_line};
+use fabro_types::{BranchPath, ClauseResult, RunId, RunStatus, one_line};
 
 use crate::activity::{Activities, Activity};
 use crate::at::StageKey;
@@ -119,6 +119,17 @@ impl RunFold {
         self.state.forget_values();
     }
 
+    /// Drops the histories of stages, which only preambles need; contexts stay.
+    pub fn forget_histories(&mut self) {
+        self.state.forget_histories();
+    }
+
+    /// About what it takes in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        let rows = self.rows.list.iter().map(|open| bytes_of(&open.row)).sum::<usize>();
+        rows + self.changes.len() * PER_CHANGE + self.state.value_bytes()
+    }
+
     /// Drops what a list does not show.
     fn cut(&mut self, event: &Event) {
         self.events += 1;
@@ -225,6 +236,30 @@ impl RunFold {
             inherited_usage: head.inherited.clone(),
         })
     }
+}
+
+/// What a commit of a stage takes, in bytes.
+const PER_CHANGE: usize = 256;
+
+/// What a row takes besides its strings, in bytes: itself, with its key and what it used.
+const PER_ROW: usize = size_of::<StageRow>() + 512;
+
+/// What a candidate takes besides its condition, in bytes.
+const PER_CANDIDATE: usize = size_of::<Candidate>() + 128;
+
+/// About what a row takes in memory, in bytes.
+fn bytes_of(row: &StageRow) -> usize {
+    let failure = row.failure.as_ref().map_or(0, |failure| {
+        failure.message.len() + failure.details.as_ref().map_or(0, String::len)
+    });
+    let candidates = row.choice.iter().flat_map(|choice| &choice.candidates);
+    let clauses = |it: &Candidate| it.clauses.len() * 2 * size_of::<ClauseResult>();
+    let choice = candidates.map(|it| {
+        PER_CANDIDATE + it.condition.as_ref().map_or(0, |text| text.len()) + clauses(it)
+    });
+    let texts = row.files_touched.iter().chain(&row.warnings);
+    let texts: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
+    PER_ROW + failure + choice.sum::<usize>() + texts
 }
 
 /// The stage of a [name](StageName) in a list of rows; of those that one without a visit means, the one that

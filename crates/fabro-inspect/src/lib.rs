@@ -32,7 +32,7 @@
 //!
 //! Events that a rewind took back count for nothing.
 //!
-//! Limits: but for [`RunFold`] a log is held in memory as a whole, and every report costs time linear in it.
+//! Limits: but for [`RunFold`], [`ArtifactFold`] and [`CostFold`] a log is held in memory as a whole, and every report costs time linear in it.
 
 mod activity;
 mod artifacts;
@@ -58,13 +58,13 @@ mod stage;
 mod stages;
 
 pub use activity::Activity;
-pub use artifacts::{KeptArtifact, artifacts};
+pub use artifacts::{ArtifactFold, KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
 pub use changes::{Changes, StageChange, change_of_stage, changes};
 pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
-pub use cost::{CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};
+pub use cost::{CostFold, CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};
 pub use error::{NoEdge, ReportError};
 pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain, last_explained};
 pub use fold::{EdgeTaken, RunFold, find_stage, inspect};

@@ -1,12 +1,10 @@
 //! Reports about the runs of a store: what the command line prints as JSON, and a server answers with.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fabro_engine::{last_state_event, read_all};
-use fabro_events::stage_name::StageName;
-use fabro_events::{CreatedRun, Event, EventBody, ParentStage};
+use fabro_events::{CreatedRun, EventBody};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
 use fabro_sandbox::artifacts::{Damaged, stored_file};
 use fabro_sandbox::git::{GitError, PatchStyle, patch};
@@ -15,9 +13,12 @@ use fabro_types::{RunId, RunStatus};
 use serde::Serialize;
 
 use crate::{
-    Inspect, PsRow, ReportError, StageKey, StageReport, StageRow, artifacts, change_of_stage,
-    changes, inspect, ps, stage,
+    ArtifactFold, Inspect, PsRow, ReportError, StageReport, StageRow, change_of_stage, changes,
+    inspect, ps, stage,
 };
+
+/// How many events are read at a time.
+const PAGE: usize = 1_024;
 
 /// The runs of a store, newest first; those of sub-workflows only if `all`. A run whose events cannot
 /// be read is listed without what they say; the second list has the reasons.
@@ -225,69 +226,17 @@ pub async fn list_artifacts(
     run: RunId,
     stage: Option<&str>,
 ) -> Result<Vec<ArtifactRow>, StoreError> {
-    let mut all = Vec::new();
-    let mut names: BTreeMap<RunId, String> = BTreeMap::new();
+    let mut folds = Vec::new();
     for member in store.family(run).await? {
-        let events = read_all(store, member).await?;
-        let above = parent(&events).filter(|_| member != run).map(|parent| {
-            let stage = parent.name();
-            match names.get(&parent.run_id) {
-                Some(above) => format!("{above} › {stage}"),
-                None => stage,
-            }
-        });
-        if let Some(above) = &above {
-            names.insert(member, above.clone());
+        let mut fold = ArtifactFold::default();
+        let mut after = 0;
+        loop {
+            let page = store.read(member, after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            page.iter().for_each(|event| fold.apply(event));
         }
-        let dir = runs_dir.join(member.to_string());
-        all.extend(rows(&events, member, above.as_deref(), &dir, stage));
+        folds.push(fold);
     }
-    all.sort_by_key(|row| row.ts_ms);
-    Ok(all)
-}
-
-fn parent(events: &[Event]) -> Option<&ParentStage> {
-    events.iter().find_map(|event| match &event.entry.body {
-        EventBody::RunCreated(created) => created.parent.as_ref(),
-        _ => None,
-    })
-}
-
-fn rows(
-    events: &[Event],
-    run: RunId,
-    above: Option<&str>,
-    dir: &Path,
-    chosen: Option<&str>,
-) -> Vec<ArtifactRow> {
-    let is_chosen = |stage: &StageKey| {
-        chosen.is_none_or(|name| {
-            let name = StageName::parse(name.trim());
-            events
-                .iter()
-                .any(|it| StageKey::of(it).as_ref() == Some(stage) && name.is_of(&it.entry))
-        })
-    };
-    let mut known: BTreeMap<StageKey, bool> = BTreeMap::new();
-    let mut rows = Vec::new();
-    for kept in artifacts(events) {
-        if !*known.entry(kept.stage.clone()).or_insert_with(|| is_chosen(&kept.stage)) {
-            continue;
-        }
-        let name = kept.stage.full_name();
-        rows.push(ArtifactRow {
-            run,
-            stage: above.map_or_else(|| name.clone(), |above| format!("{above} › {name}")),
-            attempt: kept.artifact.attempt,
-            path: kept.artifact.path.clone(),
-            size: kept.artifact.size,
-            media_type: kept.artifact.media_type.clone(),
-            sha256: kept.artifact.sha256.clone(),
-            file: dir.join(&*kept.artifact.file),
-            ts_ms: kept.ts_ms,
-            below: kept.artifact.file.to_string(),
-            above: above.map(str::to_owned),
-        });
-    }
-    rows
+    Ok(ArtifactFold::rows(&folds, runs_dir, stage))
 }

@@ -147,3 +147,20 @@ export function reachable(root) {
     if (scrolls) text.tabIndex = 0;
   }
 }
+
+/**
+ * Scrolls pictures that are wider than their place to what matters: what runs, waits or failed, else the start.
+ * @param {ParentNode} root
+ */
+export function showPictures(root) {
+  for (const canvas of root.querySelectorAll(".canvas")) {
+    if (canvas.scrollWidth <= canvas.clientWidth && canvas.scrollHeight <= canvas.clientHeight) continue;
+    const states = [".running", ".waiting", ".failed", ".partial"];
+    const found = states.map((state) => canvas.querySelector(`g.node${state}`)).find((it) => it !== null);
+    const node = found ?? canvas.querySelector("g.node.kind-start");
+    if (!node) continue;
+    const [place, window] = [node.getBoundingClientRect(), canvas.getBoundingClientRect()];
+    canvas.scrollLeft += place.left + place.width / 2 - (window.left + window.width / 2);
+    if (found) canvas.scrollTop += place.top + place.height / 2 - (window.top + window.height / 2);
+  }
+}

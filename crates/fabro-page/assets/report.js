@@ -157,5 +157,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 localTimes(document);
+reachable(document);
+showPictures(document);
 document.addEventListener("toggle", (event) => reachable(/** @type {Element} */ (event.target)), true);
 void follow();

@@ -89,19 +89,21 @@ fn parts(message: &TranscriptMessage, texts: &mut Texts) -> Vec<Part> {
         return vec![Part { kind, head: String::new(), line, html }];
     }
     let plain = |html| Part { kind: "text", head: String::new(), line: String::new(), html };
-    let Value::Array(list) = &message.content else {
-        return vec![plain(texts.value(&message.content))];
+    let list = match &message.content {
+        Value::Array(list) => list,
+        Value::String(text) => return vec![plain(texts.prose(text))],
+        other => return vec![plain(texts.value(other))],
     };
     let part = |value: &Value| {
         Some(match serde_json::from_value::<Content>(value.clone()) {
             Ok(Content::Text { text }) if text.trim().is_empty() => return None,
-            Ok(Content::Text { text }) => plain(texts.block(&text)),
+            Ok(Content::Text { text }) => plain(texts.prose(&text)),
             Ok(Content::Reasoning(reasoning)) if reasoning.text.trim().is_empty() => return None,
             Ok(Content::Reasoning(reasoning)) => Part {
                 kind: "reasoning",
                 head: "reasoning".to_owned(),
                 line: one_line(&reasoning.text, LINE),
-                html: texts.block(&reasoning.text),
+                html: texts.prose(&reasoning.text),
             },
             Ok(Content::ToolCall(call)) => Part {
                 kind: "call",

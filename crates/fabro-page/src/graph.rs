@@ -9,7 +9,7 @@ use fabro_events::{Event, EventBody};
 use fabro_graph::Workflow;
 use fabro_inspect::{EdgeTaken, StageRow};
 use fabro_picture::{Marks, NodeMark, NodeResult, outline, svg_fragment};
-use fabro_types::Status;
+use fabro_types::{RunStatus, Status};
 
 use crate::Links;
 use crate::texts::render;
@@ -58,7 +58,10 @@ pub(crate) fn result(row: &StageRow) -> NodeResult {
         Some(Status::Succeeded) => NodeResult::Succeeded,
         Some(Status::PartiallySucceeded) => NodeResult::PartiallySucceeded,
         Some(Status::Failed) => NodeResult::Failed,
-        None if row.ended_at.is_none() => NodeResult::Running,
+        None if row.ended_at.is_none() && row.status == RunStatus::Running.as_str() => {
+            NodeResult::Running
+        }
+        None if row.ended_at.is_none() => NodeResult::Waiting,
         Some(Status::Skipped) | None => NodeResult::Skipped,
     }
 }

@@ -85,8 +85,10 @@ pub fn overview(report: &Inspect, links: &Links) -> String {
     };
     let failure = report.failure.as_ref();
     let adds = |cause: &Cause| failure.is_none_or(|it| cause.stage.is_some() || cause.adds_to(it));
-    let troubles =
-        causes.into_iter().filter(adds).map(|cause| trouble(cause, &report.stages, links));
+    let causes: Vec<Cause> = causes.into_iter().filter(adds).collect();
+    // What the first cause says is not said again of the run.
+    let failure = failure.filter(|it| causes.iter().all(|cause| cause.message != it.message));
+    let troubles = causes.into_iter().map(|cause| trouble(cause, &report.stages, links));
     render(&Overview {
         class: class(report.status),
         sign: sign(report.status),

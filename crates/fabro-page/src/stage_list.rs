@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use askama::Template;
 use fabro_inspect::StageRow;
 use fabro_picture::NodeResult;
-use fabro_types::{RunStatus, one_line, tokens, took};
+use fabro_types::{one_line, tokens, took};
 
 use crate::Links;
 use crate::graph::result;
@@ -20,8 +20,8 @@ pub fn class(row: &StageRow) -> &'static str {
         NodeResult::Succeeded => "good",
         NodeResult::PartiallySucceeded => "part",
         NodeResult::Failed => "bad",
-        NodeResult::Running if row.status == RunStatus::Running.as_str() => "live",
-        NodeResult::Running => "held",
+        NodeResult::Running => "live",
+        NodeResult::Waiting => "held",
         NodeResult::Skipped => "dim",
     }
 }

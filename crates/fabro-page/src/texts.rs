@@ -49,12 +49,21 @@ impl Texts {
         (self.packed.unwrap_or_default(), self.cut)
     }
 
-    /// A text in a block of its own.
+    /// A text in a block of its own, character by character below each other.
     pub(crate) fn block(&mut self, text: &str) -> String {
+        self.block_of(text, |text| vec![(true, text)])
+    }
+
+    /// The same of what a person or a model wrote: only its code is set as code.
+    pub(crate) fn prose(&mut self, text: &str) -> String {
+        self.block_of(text, pieces)
+    }
+
+    fn block_of(&mut self, text: &str, pieces: fn(&str) -> Vec<(bool, &str)>) -> String {
         let text = clean(text);
         let size = text.len();
         let Some(end) = boundary(&text, self.shown) else {
-            return render(&Block { text: &text, size, opens: None, is_cut: false });
+            return render(&Block::new(pieces(&text), size, None, false));
         };
         let is_cut = boundary(&text, self.kept).is_some();
         self.cut += usize::from(is_cut);
@@ -63,7 +72,7 @@ impl Texts {
             packed.push(text[..kept].to_owned());
             packed.len() - 1
         });
-        render(&Block { text: &text[..end], size, opens, is_cut })
+        render(&Block::new(pieces(&text[..end]), size, opens, is_cut))
     }
 
     /// A value as a fragment: of a string its characters, of any other value its JSON.
@@ -80,6 +89,34 @@ impl Texts {
     }
 }
 
+/// The pieces of a text in Markdown: what stands between fences, is indented by four columns, or is a row of a table,
+/// is code. Together they are the text.
+fn pieces(text: &str) -> Vec<(bool, &str)> {
+    let mut pieces: Vec<(bool, usize)> = Vec::new();
+    let mut fence: Option<&str> = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let bare = line.trim_start();
+        let marker = ["```", "~~~"].into_iter().find(|marker| bare.starts_with(marker));
+        let is_code = fence.is_some()
+            || marker.is_some()
+            || line.starts_with("    ")
+            || line.starts_with('\t')
+            || bare.starts_with('|');
+        match (fence, marker) {
+            (None, Some(_)) => fence = marker,
+            (Some(open), Some(marker)) if open == marker => fence = None,
+            _ => {}
+        }
+        if pieces.last().is_none_or(|(last, _)| *last != is_code) {
+            pieces.push((is_code, at));
+        }
+        at += line.len();
+    }
+    let ends = pieces.iter().skip(1).map(|(_, start)| *start).chain([text.len()]);
+    pieces.iter().zip(ends).map(|((is_code, start), end)| (*is_code, &text[*start..end])).collect()
+}
+
 /// Where a text is cut that has more than `max` characters; `None` when it has not.
 fn boundary(text: &str, max: usize) -> Option<usize> {
     if text.len() <= max {
@@ -91,10 +128,20 @@ fn boundary(text: &str, max: usize) -> Option<usize> {
 #[derive(Template)]
 #[template(path = "text.html")]
 struct Block<'a> {
-    text: &'a str,
+    /// Whether a piece is code, and the piece.
+    pieces: Vec<(bool, &'a str)>,
+    /// Not all of it is code.
+    is_prose: bool,
     size: usize,
     opens: Option<usize>,
     is_cut: bool,
+}
+
+impl<'a> Block<'a> {
+    fn new(pieces: Vec<(bool, &'a str)>, size: usize, opens: Option<usize>, is_cut: bool) -> Self {
+        let is_prose = pieces.iter().any(|(is_code, _)| !is_code);
+        Self { pieces, is_prose, size, opens, is_cut }
+    }
 }
 
 /// The HTML of a template. Writing into a string cannot fail, and templates have no other errors.
@@ -119,4 +166,42 @@ pub(crate) fn dollars(cost: f64) -> String {
 /// `1 stage`, `2 stages`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expect: &[(bool, &str)]) {
+        let pieces = pieces(text);
+        assert_eq!(pieces, expect);
+        assert_eq!(pieces.iter().map(|(_, piece)| *piece).collect::<String>(), text);
+    }
+
+    #[test]
+    fn code_in_prose_is_found() {
+        check("", &[]);
+        check("one\ntwo", &[(false, "one\ntwo")]);
+        check("see\n```rust\nfn a() {}\n\n```\nend", &[
+            (false, "see\n"),
+            (true, "```rust\nfn a() {}\n\n```\n"),
+            (false, "end"),
+        ]);
+        check("~~~\n```\n~~~\nend", &[(true, "~~~\n```\n~~~\n"), (false, "end")]);
+        check("a fence that\n```\nnever ends", &[(false, "a fence that\n"), (true, "```\nnever ends")]);
+        check("| a | b |\n|---|---|\n\tx\n    y\nz", &[
+            (true, "| a | b |\n|---|---|\n\tx\n    y\n"),
+            (false, "z"),
+        ]);
+    }
+
+    #[test]
+    fn prose_is_escaped() {
+        let html = Texts::cut_at(100).prose("a <b>\n```\n<i>\n```\n");
+        assert!(html.contains("a &#60;b&#62;") && html.contains("&#60;i&#62;"), "{html}");
+        assert!(html.contains("<code>") && !html.contains("<i>") && !html.contains("<b>"), "{html}");
+        // Where all of it is code, the block is.
+        assert!(Texts::cut_at(100).block("x").starts_with("<pre class=\"text\">x</pre>"));
+    }
 }

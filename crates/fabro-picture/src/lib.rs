@@ -72,13 +72,21 @@ pub enum NodeResult {
     Failed,
     /// It runs now.
     Running,
+    /// It has begun, and its run waits: it is paused, or no process drives it.
+    Waiting,
     /// It was skipped, or canceled with its branch.
     Skipped,
 }
 
 impl NodeResult {
-    const ALL: [Self; 5] =
-        [Self::Succeeded, Self::PartiallySucceeded, Self::Failed, Self::Running, Self::Skipped];
+    const ALL: [Self; 6] = [
+        Self::Succeeded,
+        Self::PartiallySucceeded,
+        Self::Failed,
+        Self::Running,
+        Self::Waiting,
+        Self::Skipped,
+    ];
 
     /// As a class of the SVG, and a word of its legend.
     fn word(self) -> &'static str {
@@ -87,6 +95,7 @@ impl NodeResult {
             Self::PartiallySucceeded => "partial",
             Self::Failed => "failed",
             Self::Running => "running",
+            Self::Waiting => "waiting",
             Self::Skipped => "skipped",
         }
     }
@@ -97,6 +106,7 @@ impl NodeResult {
             Self::PartiallySucceeded => '~',
             Self::Failed => '✗',
             Self::Running => '▶',
+            Self::Waiting => '‖',
             Self::Skipped => '-',
         }
     }

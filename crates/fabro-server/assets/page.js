@@ -1,6 +1,6 @@
 // What a page does besides being read: local times, changes as they happen, a window on long lists, and forms of
 // the API. What a run has recorded is folded and escaped by the server; texts of responses are only ever text.
-import { localTimes, reachable, windowed } from "./list.js";
+import { localTimes, reachable, showPictures, windowed } from "./list.js";
 
 /** @typedef {Record<string, any>} Json */
 
@@ -123,6 +123,12 @@ function show(text) {
   const rows = fresh.querySelector("[data-rows]");
   if (rows instanceof HTMLElement) updateRows(Number(rows.dataset.total));
   if (isLeftOut) setTimeout(refreshSoon, 1000);
+  retryLater();
+}
+
+/** What the store could not give because it was busy is asked for again. */
+function retryLater() {
+  if (document.querySelector("[data-retry]")) setTimeout(refreshSoon, 2000);
 }
 
 /**
@@ -440,7 +446,9 @@ function addLogLine(place, line) {
   const row = document.createElement("div");
   row.className = `line ${stream}`;
   const name = document.createElement("a");
-  name.textContent = stage;
+  // The end of a long name is shown: it tells branches apart.
+  name.append(Object.assign(document.createElement("bdi"), { textContent: stage }));
+  name.title = stage;
   name.href = `${place.dataset.stages}${encodeURI(stage).replaceAll("#", "%23").replaceAll("?", "%3F")}`;
   const written = document.createElement("span");
   // Characters that control a terminal, or change the direction of text, are not for a page.
@@ -499,8 +507,11 @@ if (rowList) {
   rowList.addEventListener("filled", (event) => localTimes(/** @type {CustomEvent} */ (event).detail));
 }
 reachable(document);
+showPictures(document);
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 document.addEventListener("toggle", (event) => reachable(/** @type {Element} */ (event.target)), true);
 follow(main.dataset.stream, main.dataset.after);
+retryLater();
 tick();
 setInterval(tick, 1000);
 const logs = document.querySelector("[data-logs]");

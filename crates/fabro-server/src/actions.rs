@@ -6,19 +6,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fabro_events::{Event, EventBody};
-use fabro_inspect::{PsRow, context_at, read_back};
+use fabro_inspect::{PsRow, read_back};
 use fabro_run::{
     BackgroundOptions, Cancellation, Gate, Overrides, RefreshedModels, RunSpec, StartedRun,
-    gate_names, is_driven, open_gates_of_family,
+    is_driven,
 };
-use fabro_store::{Inbox as _, RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{RunLog as _, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::folds::given;
+use crate::folds::{Folds, OpenGate};
+use crate::inbox::{UnreadableRun, open_gates};
 use crate::problem::Problem;
 
 /// How a server is set up.
@@ -40,6 +41,7 @@ pub struct ServerConfig {
 #[derive(Clone)]
 pub(crate) struct Actions {
     pub(crate) store: Arc<SqliteStore>,
+    pub(crate) folds: Arc<Folds>,
     pub(crate) config: ServerConfig,
 }
 
@@ -274,11 +276,26 @@ pub(crate) struct WaitingGate {
     pub(crate) gate: Gate,
 }
 
+/// The inbox.
+#[derive(Debug, Serialize)]
+pub(crate) struct WaitingGates {
+    /// The gates that wait, newest run first.
+    pub(crate) gates: Vec<WaitingGate>,
+    /// The runs that may have others: their logs cannot be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<UnreadableRun>,
+}
+
 /// The last sequence number of a run that the caller has seen, where the change is meant for that state
 /// alone.
 pub(crate) type ExpectedSeq = Option<u64>;
 
 impl Actions {
+    pub(crate) fn new(store: Arc<SqliteStore>, config: ServerConfig) -> Self {
+        let folds = Arc::new(Folds::new(Arc::clone(&store)));
+        Self { store, folds, config }
+    }
+
     /// The run that a text means: its id, the beginning of it, or `latest`.
     pub(crate) async fn find(&self, text: &str) -> Result<RunId, Problem> {
         Ok(self.store.find(text).await?)
@@ -342,13 +359,13 @@ impl Actions {
     }
 
     /// The context of a run as JSON, after the stage `at` if it is named.
-    pub(crate) fn context(
+    pub(crate) async fn context(
         &self,
-        events: &[Event],
+        run: RunId,
         at: Option<&str>,
         is_resolved: bool,
     ) -> Result<Value, Problem> {
-        let context = context_at(events, at)?;
+        let context = self.folds.line(run, at).await?.context;
         if !is_resolved {
             return Ok(context.to_json());
         }
@@ -362,29 +379,17 @@ impl Actions {
     }
 
     /// The gates that wait for an answer, of all runs, newest run first.
-    pub(crate) async fn waiting_gates(&self) -> Result<Vec<WaitingGate>, Problem> {
-        let mut waiting = Vec::new();
-        for run in self.store.list().await? {
-            let may_wait = matches!(
-                run.status,
-                RunStatus::Running | RunStatus::Paused | RunStatus::Interrupted
-            );
-            if run.parent.is_some() || !may_wait {
-                continue;
-            }
-            // A run whose events cannot be read has no gate that could be answered.
-            let Ok(gates) = open_gates_of_family(&*self.store, run.id).await else { continue };
-            for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
-                // The run takes an answer that is given when it is driven again.
-                let pending = self.store.pending(gate.run).await?;
-                if pending.iter().any(|(_, message)| given(message, &gate).is_some()) {
-                    continue;
-                }
+    pub(crate) async fn waiting_gates(&self) -> Result<WaitingGates, Problem> {
+        let all = open_gates(&self.store, &self.folds).await?;
+        let mut gates = Vec::new();
+        for (run, open) in all.runs {
+            // The run takes an answer that is given when it is driven again.
+            for OpenGate { name, gate, .. } in open.into_iter().filter(|it| it.answered.is_none()) {
                 let workflow = run.workflow.clone();
-                waiting.push(WaitingGate { run: run.id, workflow, status: run.status, name, gate });
+                gates.push(WaitingGate { run: run.id, workflow, status: run.status, name, gate });
             }
         }
-        Ok(waiting)
+        Ok(WaitingGates { gates, unreadable: all.unreadable })
     }
 
     /// Starts a run of a workflow of the project, with this id if it is given: a run that has it already

@@ -19,7 +19,7 @@ pub(crate) struct App {
     pub(crate) cookie_name: String,
     pub(crate) bounds: Bounds,
     pub(crate) live: Arc<Live>,
-    pub(crate) folds: Folds,
+    pub(crate) folds: Arc<Folds>,
     pub(crate) once: Once,
 }
 
@@ -30,13 +30,14 @@ impl App {
         port: u16,
         config: ServerConfig,
     ) -> Arc<Self> {
+        let actions = Actions::new(Arc::clone(&store), config);
         Arc::new(Self {
             bounds: Bounds::new(),
             live: Live::new(Arc::clone(&store)),
-            folds: Folds::new(Arc::clone(&store)),
-            once: Once::new(Arc::clone(&store)),
+            folds: Arc::clone(&actions.folds),
+            once: Once::new(store),
             cookie_name: format!("fabro-{port}"),
-            actions: Actions { store, config },
+            actions,
             tokens,
         })
     }

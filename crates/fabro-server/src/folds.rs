@@ -1,21 +1,26 @@
 //! The runs that pages show, folded once for all readers. A request reads only the events that are new, and keeps
 //! none of them: memory is bounded, by what the stages and pictures of all runs together take.
 
+mod whole;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use fabro_engine::RunState;
+use bytes::Bytes;
+use fabro_engine::{Cursor, RunState};
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Workflow;
 use fabro_inspect::{
-    Activity, EdgeTaken, Inspect, ReportError, RunFold, StageChange, StageKey, StageRow,
+    Activity, ArtifactFold, ArtifactRow, CostReport, CostSum, EdgeTaken, Inspect, ReportError,
+    RunFold, StageChange, StageKey, StageRow, find_stage,
 };
 use fabro_run::{Bundle, Gate, gate_names, gates_of_family, holding_stages, is_driven, now_ms};
 use fabro_store::{Inbox as _, Message, RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 
 use crate::problem::Problem;
+use whole::Wholes;
 
 /// What all kept runs may take together, in bytes, unless one run alone takes more.
 const MAX_BYTES: usize = 64 << 20;
@@ -163,11 +168,64 @@ pub(crate) struct Folds {
     /// The one that was used last is the last one.
     kept: Mutex<Vec<(RunId, Shared)>>,
     waiting: Mutex<HashMap<RunId, Arc<Waiting>>>,
+    wholes: Wholes,
 }
 
 impl Folds {
     pub(crate) fn new(store: Arc<SqliteStore>) -> Self {
-        Self { store, kept: Mutex::default(), waiting: Mutex::default() }
+        let wholes = Wholes::new(Arc::clone(&store));
+        Self { store, kept: Mutex::default(), waiting: Mutex::default(), wholes }
+    }
+
+    /// What `fabro inspect RUN --json` prints, and the last event of the run.
+    pub(crate) async fn json(&self, run: RunId) -> Result<(Bytes, u64), Problem> {
+        // A change in between makes the gates older than the report, which says so by its number.
+        let gates = self.gates(run).await?.into_iter().map(|open| open.gate);
+        self.wholes.json(run, gates.collect()).await
+    }
+
+    /// The same as a value.
+    pub(crate) async fn report(&self, run: RunId) -> Result<Inspect, Problem> {
+        let gates = self.gates(run).await?.into_iter().map(|open| open.gate);
+        let whole = self.wholes.get(run).await?;
+        self.wholes.report(run, &whole, gates.collect()).await
+    }
+
+    /// The line of a run whose context is asked for: the main line as it is now, or a stage's own line as it was when
+    /// the stage had ended. Large values are references.
+    pub(crate) async fn line(&self, run: RunId, at: Option<&str>) -> Result<Cursor, Problem> {
+        let Some(at) = at else { return Ok(self.wholes.get(run).await?.main()?) };
+        let view = self.view(run).await?;
+        let row = find_stage(&view.run.stages, at)?;
+        self.line_after(&view, row).await
+    }
+
+    /// The artifacts of a run and of its sub-workflows, oldest first; of one stage, if it is named.
+    pub(crate) async fn artifacts(
+        &self,
+        run: RunId,
+        stage: Option<&str>,
+    ) -> Result<Vec<ArtifactRow>, Problem> {
+        let mut folds = Vec::new();
+        for member in self.store.family(run).await? {
+            folds.push(self.wholes.get(member).await?.files.clone());
+        }
+        Ok(ArtifactFold::rows(&folds, &self.store.runs_dir(), stage))
+    }
+
+    /// What a run and its sub-workflows spent.
+    pub(crate) async fn cost(
+        &self,
+        run: RunId,
+        is_free: impl Fn(&str) -> bool,
+    ) -> Result<CostReport, Problem> {
+        let mut folds = Vec::new();
+        for member in self.store.family(run).await? {
+            folds.push(self.wholes.get(member).await?.cost.clone());
+        }
+        let mut sum = CostSum::default();
+        sum.add_folds(run, folds, &is_free);
+        Ok(sum.finish())
     }
 
     /// The run as it is now.
@@ -323,39 +381,31 @@ impl Folds {
         Ok(events)
     }
 
-    /// The run as it was at the end of a stage, with all values; without a stage, as it is now. No event is kept.
-    pub(crate) async fn state_after(
-        &self,
-        view: &View,
-        row: Option<&StageRow>,
-    ) -> Result<RunState, Problem> {
+    /// The line of a stage as it was at the end of the stage, with all values. No event is kept.
+    pub(crate) async fn line_after(&self, view: &View, row: &StageRow) -> Result<Cursor, Problem> {
         let run = view.run.id;
-        let key = row.map(StageRow::key);
-        let until = row.map_or(view.seq, |row| row.last_seq);
+        let key = Some(row.key());
         let mut state = RunState::new(run);
-        let mut has_ended = false;
         let mut after = 0;
-        while after < until && !has_ended {
+        while after < row.last_seq {
             let page = self.store.read(run, after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            for event in page.iter().filter(|event| event.seq <= until && view.counts(event.seq)) {
+            let counting = |event: &&Event| event.seq <= row.last_seq && view.counts(event.seq);
+            for event in page.iter().filter(counting) {
                 state.apply(event);
                 let is_end = matches!(
                     event.entry.body,
                     EventBody::StageCompleted(_) | EventBody::StageFailed(_)
                 );
-                let is_of_row = row.is_some_and(|row| event.seq >= row.first_seq);
-                if is_end && is_of_row && StageKey::of(event) == key {
-                    has_ended = true;
-                    break;
+                if is_end && event.seq >= row.first_seq && StageKey::of(event) == key {
+                    let line = state.cursor(row.branch.as_deref()).ok_or(ReportError::Empty)?;
+                    return Ok(line.clone());
                 }
             }
+            state.forget_histories();
         }
-        if let Some(row) = row.filter(|_| !has_ended) {
-            return Err(ReportError::NotEnded { stage: row.name() }.into());
-        }
-        Ok(state)
+        Err(ReportError::NotEnded { stage: row.name() }.into())
     }
 
     fn shared(&self, run: RunId) -> Shared {

@@ -29,7 +29,7 @@
 //!
 //! # Limits
 //!
-//! - 512 connections and 256 streams of events at a time; others wait, or are refused.
+//! - 512 connections and 256 streams of events at a time. Another connection takes the place of one that is not used.
 //! - A head of 16 KiB within 10 s, a body of 1 MiB within 30 s; a reader that takes nothing for 30 s is
 //!   dropped.
 //! - HTTP without TLS: for other machines, put a proxy with TLS in front.
@@ -39,8 +39,10 @@ mod api;
 mod app;
 mod auth;
 mod bounds;
+mod connections;
 mod folds;
 mod guard;
+mod inbox;
 mod listen;
 mod live;
 mod mcp;

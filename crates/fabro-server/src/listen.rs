@@ -8,26 +8,26 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How many connections are open at a time; others wait in the queue of the system. Far below the usual
-/// limit of descriptors.
+use crate::connections::{Connection, Connections, Place};
+
+/// How many connections are open at a time. Far below the usual limit of descriptors.
 const MAX_CONNECTIONS: usize = 512;
 
 /// How long the head of a request may take to arrive, also while a connection is idle between two.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a reader may take no byte of a response.
+/// How long a reader may take no byte of a response; less while others wait for its place.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The same while no place is left for other connections.
-const CROWDED_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The longest head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
@@ -37,54 +37,55 @@ const MAX_HEADERS: usize = 64;
 
 /// Serves connections until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, router: Router) -> Infallible {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            // Nothing closes the semaphore.
-            return std::future::pending().await;
+    let connections = Connections::new(MAX_CONNECTIONS);
+    for number in 0.. {
+        let stream = loop {
+            match listener.accept().await {
+                Ok((stream, _)) => break stream,
+                // The peer is gone already, or descriptors are short for a moment.
+                Err(_) => sleep(Duration::from_millis(20)).await,
+            }
         };
-        let Ok((stream, _)) = listener.accept().await else {
-            // The peer is gone already, or descriptors are short for a moment.
-            sleep(Duration::from_millis(20)).await;
-            continue;
-        };
-        let router = router.clone();
-        let places = Arc::clone(&places);
-        tokio::spawn(async move {
-            connection(stream, router, places).await;
-            drop(place);
-        });
+        let place = connections.place(number).await;
+        tokio::spawn(connection(stream, router.clone(), place));
     }
+    std::future::pending().await
 }
 
-async fn connection(stream: TcpStream, router: Router, places: Arc<Semaphore>) {
+async fn connection(stream: TcpStream, router: Router, place: Place) {
     // Events are small, and wanted at once.
     let _ = stream.set_nodelay(true);
-    let io = TokioIo::new(BoundedStream::new(stream, places));
+    let io = TokioIo::new(BoundedStream::new(stream, Arc::clone(&place.connection)));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS);
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&place.connection));
+        service.call(request)
+    });
     // An error is the client's: it is gone, too slow, or speaks no HTTP.
-    let _ = http.serve_connection(io, TowerToHyperService::new(router)).await;
+    tokio::select! {
+        _ = http.serve_connection(io, service) => {}
+        () = place.connection.closed() => {}
+    }
 }
 
 /// A connection whose writes fail when the reader takes nothing for too long.
 struct BoundedStream<S> {
     stream: S,
-    /// The places of all connections.
-    places: Arc<Semaphore>,
-    /// When to look whether it has waited for too long.
+    connection: Arc<Connection>,
     limit: Pin<Box<Sleep>>,
-    /// Since when the reader takes nothing.
-    waiting_since: Option<Instant>,
+    /// The reader takes nothing, and `limit` runs.
+    is_stalled: bool,
 }
 
 impl<S> BoundedStream<S> {
-    fn new(stream: S, places: Arc<Semaphore>) -> Self {
-        let limit = Box::pin(sleep(CROWDED_TIMEOUT));
-        Self { stream, places, limit, waiting_since: None }
+    fn new(stream: S, connection: Arc<Connection>) -> Self {
+        let limit = Box::pin(sleep(WRITE_TIMEOUT));
+        Self { stream, connection, limit, is_stalled: false }
     }
 
     fn written<T>(
@@ -92,22 +93,17 @@ impl<S> BoundedStream<S> {
         written: Poll<io::Result<T>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.waiting_since = None;
-            return written;
+        let is_stalled = written.is_pending();
+        if is_stalled != self.is_stalled {
+            self.is_stalled = is_stalled;
+            self.connection.set_stalled(is_stalled);
+            self.limit.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
         }
-        let since = *self.waiting_since.get_or_insert_with(|| {
-            self.limit.as_mut().reset(Instant::now() + CROWDED_TIMEOUT);
-            Instant::now()
-        });
-        loop {
+        if is_stalled {
             ready!(self.limit.as_mut().poll(context));
-            let is_crowded = self.places.available_permits() == 0;
-            if is_crowded || since.elapsed() >= WRITE_TIMEOUT {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            self.limit.as_mut().reset(Instant::now() + CROWDED_TIMEOUT);
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
+        written
     }
 }
 
@@ -156,25 +152,25 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
 
-    /// How long a reader may take nothing while so many places are left.
-    async fn check(places: usize, least: Duration, most: Duration) {
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_is_dropped() {
         let (near, far) = tokio::io::duplex(8);
-        let mut stream = BoundedStream::new(near, Arc::new(Semaphore::new(places)));
+        let connections = Connections::new(1);
+        let place = connections.place(0).await;
+        let mut stream = BoundedStream::new(near, Arc::clone(&place.connection));
         let started = Instant::now();
         let error = stream.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        let took = started.elapsed();
-        assert!(took >= least && took < most, "{took:?}");
+        assert_eq!(started.elapsed(), WRITE_TIMEOUT);
+        // Another one had taken its place before that.
+        assert!(connections.place(1).now_or_never().is_none());
+        let closed = place.connection.closed();
+        assert!(tokio::time::timeout(Duration::from_millis(1), closed).await.is_ok());
         drop(far);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_reader_that_takes_nothing_is_dropped() {
-        check(1, WRITE_TIMEOUT, WRITE_TIMEOUT + CROWDED_TIMEOUT).await;
-        check(0, CROWDED_TIMEOUT, WRITE_TIMEOUT).await;
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use fabro_engine::read_all;
 use fabro_store::SqliteStore;
 use fabro_types::RunId;
 use rmcp::model::{
@@ -53,7 +52,7 @@ pub async fn serve_mcp(
         impl AsyncWrite + Send + Unpin + 'static,
     ),
 ) -> Result<(), McpError> {
-    let tools = Tools { actions: Actions { store, config }, role, run };
+    let tools = Tools { actions: Actions::new(store, config), role, run };
     let service = tools.serve((input, output)).await.map_err(McpError::of)?;
     service.waiting().await.map_err(McpError::of)?;
     Ok(())
@@ -281,15 +280,12 @@ impl Tools {
             }
             Kind::ListArtifacts => {
                 let Artifacts { stage } = parse(inputs)?;
-                let dir = store.runs_dir();
-                let rows = fabro_inspect::list_artifacts(store, &dir, run, stage.as_deref());
-                to_value(&rows.await?)
+                to_value(&self.actions.folds.artifacts(run, stage.as_deref()).await?)
             }
             Kind::WorkflowContext => {
                 let WorkflowContext { keys } = parse(inputs)?;
-                let events = read_all(store, run).await?;
                 let is_whole = !keys.is_empty();
-                let mut values = self.actions.context(&events, None, is_whole)?;
+                let mut values = self.actions.context(run, None, is_whole).await?;
                 if let Value::Object(values) = &mut values {
                     values.retain(|key, _| !is_whole || keys.contains(key));
                     values.values_mut().filter(|_| !is_whole).for_each(cut);
@@ -298,7 +294,7 @@ impl Tools {
             }
             _ => {
                 let Nothing {} = parse(inputs)?;
-                to_value(&fabro_inspect::inspect_run(store, run).await?)
+                to_value(&self.actions.folds.report(run).await?)
             }
         }
     }

@@ -1,9 +1,10 @@
 //! `Idempotency-Key`: a request that is sent again does not start a second run.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use axum::http::{HeaderMap, StatusCode};
@@ -38,13 +39,13 @@ pub(crate) struct Kept {
 pub(crate) struct Once {
     dir: PathBuf,
     store: Arc<SqliteStore>,
-    /// One request with a key at a time.
-    turn: Mutex<()>,
+    /// One request with the same key at a time.
+    turns: std::sync::Mutex<HashMap<PathBuf, Weak<Mutex<()>>>>,
 }
 
 impl Once {
     pub(crate) fn new(store: Arc<SqliteStore>) -> Self {
-        Self { dir: store.dir().join("requests"), store, turn: Mutex::new(()) }
+        Self { dir: store.dir().join("requests"), store, turns: std::sync::Mutex::default() }
     }
 
     /// Executes a request once for its key. `execute` gets the run to create, which a request that was
@@ -62,7 +63,8 @@ impl Once {
         };
         let request = digest(&serde_json::to_vec(request).expect("a request has only string keys"));
         let file = self.dir.join(format!("{}.json", digest(key.as_bytes())));
-        let _turn = self.turn.lock().await;
+        let turn = self.turn(&file);
+        let _turn = turn.lock().await;
         self.remove_old();
         let kept = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let mut kept: Kept = match kept {
@@ -95,6 +97,17 @@ impl Once {
         }
     }
 
+    fn turn(&self, file: &Path) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(file).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::new(Mutex::new(()));
+        turns.insert(file.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+
     /// Whether a request that failed may have created its run: its driver can be running all the same, and the same
     /// key must not start another.
     async fn is_created(&self, run: Option<RunId>) -> bool {
@@ -104,7 +117,7 @@ impl Once {
         }
     }
 
-    fn keep(&self, file: &std::path::Path, kept: &Kept) -> Result<(), Problem> {
+    fn keep(&self, file: &Path, kept: &Kept) -> Result<(), Problem> {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;
             let mut new = NamedTempFile::new_in(&self.dir)?;

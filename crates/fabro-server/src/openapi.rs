@@ -265,7 +265,7 @@ impl Api {
         let bytes = text("The bytes of the file.");
         let path = "/runs/{run}/artifacts/{sha256}";
         self.get(path, "getArtifact", "An artifact, as a download.", None, bytes);
-        let gates = Schema::try_from(json!({"type": "array", "items": {
+        let gate = json!({
             "type": "object",
             "required": ["run", "workflow", "status", "name"],
             "description": "A gate as `fabro inspect RUN --json` has it, and what an answer needs.",
@@ -275,7 +275,27 @@ impl Api {
                 "status": {"type": "string", "description": "The status of the run."},
                 "name": {"type": "string", "description": "The name of the gate in an answer."},
             },
-        }}));
+        });
+        let unreadable = json!({
+            "type": "object",
+            "required": ["run", "workflow", "code", "detail", "fix"],
+            "description": "A run that may have other gates: its log cannot be read.",
+            "properties": {
+                "run": {"type": "string"},
+                "workflow": {"type": "string"},
+                "code": {"type": "string", "description": "As of an error; `store_busy` is over in a moment."},
+                "detail": {"type": "string"},
+                "fix": {"type": "string"},
+            },
+        });
+        let gates = Schema::try_from(json!({
+            "type": "object",
+            "required": ["gates"],
+            "properties": {
+                "gates": {"type": "array", "items": gate},
+                "unreadable": {"type": "array", "items": unreadable},
+            },
+        }));
         self.get("/gates", "listGates", "The gates that wait for a person.", None, gates.unwrap());
         let names = self.of::<Vec<String>>();
         self.get("/workflows", "listWorkflows", "The workflows of the project.", None, names);

@@ -74,6 +74,9 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             return (status, kind, [(header::WWW_AUTHENTICATE, "Bearer")], body).into_response();
         }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            return (status, kind, [(header::RETRY_AFTER, "5")], body).into_response();
+        }
         (status, kind, body).into_response()
     }
 }

@@ -62,7 +62,7 @@ fn reports_are_those_of_the_command_line() {
     assert_eq!(server.get("/runs/latest/events?after=2&limit=1"), json!(events[2..3]));
     assert_eq!(server.get("/workflows"), json!(["gate", "waits"]));
     let gates = server.get("/gates");
-    let gate = &gates[0];
+    let gate = &gates["gates"][0];
     let shown = (&gate["name"], &gate["question"], &gate["status"], &gate["workflow"]);
     assert_snapshot!(json!(shown), @r#"["ask@1","Ship it?","paused","gate"]"#);
 }

@@ -50,7 +50,7 @@ fn a_client_starts_answers_and_finishes_a_run() {
         let report = call(&client, "inspect_run", json!({"run": run})).await;
         assert_eq!(report, Ok(project.json(&["inspect", run, "--json"])));
         let gates = call(&client, "list_gates", json!({})).await.unwrap();
-        assert_eq!(gates[0]["name"], "ask@1");
+        assert_eq!(gates["gates"][0]["name"], "ask@1");
         let values =
             call(&client, "get_workflow_context", json!({"keys": ["command.output"]})).await;
         assert_eq!(values, Ok(json!({"command.output": "made"})));

@@ -311,3 +311,26 @@ fn the_inbox_says_which_run_a_gate_is_of_and_what_failed_before_it() {
     }
     check(&server, "/gates", &["Now?", "After <a", "again@1"], &["no disk", "Release?"]);
 }
+
+#[test]
+fn the_inbox_says_which_run_cannot_be_read() {
+    let project = project();
+    let [readable, lost] = [(); 2].map(|()| {
+        assert_eq!(project.exit(&["run", "gate"]), 3);
+        run_of(&project, "gate")
+    });
+    let db = project.path().join(".fabro/state/fabro.db");
+    let sql = "UPDATE events SET entry = '{' WHERE id = (SELECT max(id) FROM events)";
+    rusqlite::Connection::open(db).unwrap().execute_batch(sql).unwrap();
+    let server = Served::start(&project, &[]);
+    let form = format!("data-post=\"/api/v1/runs/{readable}/answer\"");
+    let why = format!("<code>{lost}</code>: its gates cannot be read");
+    check(&server, "/gates", &[&form, &why], &["No gate waits"]);
+    check(&server, "/", &[&why], &[]);
+    let all = server.get("/gates");
+    let runs: Vec<&str> =
+        all["gates"].as_array().unwrap().iter().filter_map(|it| it["run"].as_str()).collect();
+    assert!(runs.contains(&&*readable) && !runs.contains(&&*lost), "{all}");
+    let unreadable = &all["unreadable"][0];
+    assert_eq!((&unreadable["run"], &unreadable["code"]), (&lost.into(), &"store_error".into()));
+}

@@ -33,10 +33,7 @@ pub(super) async fn list(
     Params(query): Params<ArtifactQuery>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    let runs_dir = app.actions.store.runs_dir();
-    let stage = query.stage.as_deref();
-    let rows = fabro_inspect::list_artifacts(&*app.actions.store, &runs_dir, run, stage).await?;
-    Ok(json(&rows))
+    Ok(json(&app.folds.artifacts(run, query.stage.as_deref()).await?))
 }
 
 pub(super) async fn download(
@@ -45,7 +42,7 @@ pub(super) async fn download(
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
     let runs_dir = app.actions.store.runs_dir();
-    let rows = fabro_inspect::list_artifacts(&*app.actions.store, &runs_dir, run, None).await?;
+    let rows = app.folds.artifacts(run, None).await?;
     let Some(row) = rows.into_iter().rfind(|row| row.sha256 == sha256) else {
         return Err(Problem::not_found(
             "artifact_not_found",

@@ -14,6 +14,7 @@ use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use bytes::Bytes;
 use serde::Serialize;
 
 pub(crate) use events::too_many;
@@ -71,7 +72,7 @@ async fn wrong_method() -> Problem {
 /// A JSON response.
 pub(crate) fn json(value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
-        Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Ok(body) => json_bytes(body.into()),
         Err(error) => Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "store_error",
@@ -82,9 +83,18 @@ pub(crate) fn json(value: &impl Serialize) -> Response {
     }
 }
 
-/// The same with the sequence number of the run as its `ETag`.
+/// A response that is JSON already.
+fn json_bytes(body: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// A JSON response with the sequence number of the run as its `ETag`.
 fn json_at(value: &impl Serialize, seq: u64) -> Response {
-    let mut response = json(value);
+    tagged(json(value), seq)
+}
+
+/// The same of a response.
+fn tagged(mut response: Response, seq: u64) -> Response {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{seq}\"")) {
         response.headers_mut().insert(header::ETAG, tag);
     }

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::input::Params;
-use super::{json, json_at};
+use super::{json, json_at, json_bytes, tagged};
 use crate::actions::{ContextQuery, RunQuery};
 use crate::app::App;
 use crate::problem::Problem;
@@ -33,10 +33,8 @@ pub(super) async fn run(
     Path(run): Path<String>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    // Before the report: a change in between makes the tag old, not the report.
-    let seq = app.actions.store.last_seq(run).await?;
-    let report = fabro_inspect::inspect_run(&*app.actions.store, run).await?;
-    Ok(json_at(&report, seq))
+    let (report, seq) = app.folds.json(run).await?;
+    Ok(tagged(json_bytes(report), seq))
 }
 
 pub(super) async fn stage(
@@ -64,13 +62,14 @@ pub(super) async fn context(
     Params(query): Params<ContextQuery>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    let events = read_all(&*app.actions.store, run).await?;
     match (&query.from, &query.to) {
         (None, None) => {
-            Ok(json(&app.actions.context(&events, query.at.as_deref(), query.resolve)?))
+            Ok(json(&app.actions.context(run, query.at.as_deref(), query.resolve).await?))
         }
         (Some(from), Some(to)) if query.at.is_none() => {
-            let mut changes = fabro_inspect::diff(&events, from, to)?;
+            let before = app.folds.line(run, Some(from)).await?;
+            let after = app.folds.line(run, Some(to)).await?;
+            let mut changes = before.context.diff(&after.context);
             if query.resolve {
                 for change in &mut changes {
                     for value in [&mut change.before, &mut change.after].into_iter().flatten() {

@@ -7,8 +7,7 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use fabro_engine::{Cursor, RunState};
-use fabro_inspect::{ReportError, StageRow, find_stage, read_back_small};
+use fabro_inspect::{StageRow, find_stage, read_back_small};
 use fabro_page::Texts;
 use fabro_store::SqliteStore;
 use serde::Deserialize;
@@ -52,6 +51,8 @@ struct Page<'a> {
     stages: Vec<String>,
     title: String,
     values: Vec<(String, String)>,
+    /// Those that the engine keeps for itself.
+    internal: Vec<(String, String)>,
     changes: Vec<(String, String, String)>,
 }
 
@@ -78,22 +79,21 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
     let title = match (from, to) {
         ("", "") => {
             let row = if at.is_empty() { None } else { Some(find_stage(rows, at)?) };
-            let state = app.folds.state_after(&view, row).await?;
-            values = cursor(&state, row)?
-                .context
-                .iter()
-                .map(|(key, it)| (key.to_owned(), html_of(it, store)))
-                .collect();
+            let line = match row {
+                Some(row) => app.folds.line_after(&view, row).await?,
+                None => app.folds.line(id, None).await?,
+            };
+            let pairs = line.context.iter();
+            values = pairs.map(|(key, it)| (key.to_owned(), html_of(it, store))).collect();
             row.map_or("Now".to_owned(), |row| format!("After {}", row.name()))
         }
         (from, to) if !from.is_empty() && !to.is_empty() => {
             let (from, to) = (find_stage(rows, from)?, find_stage(rows, to)?);
-            let before = app.folds.state_after(&view, Some(from)).await?;
-            let after = app.folds.state_after(&view, Some(to)).await?;
+            let before = app.folds.line_after(&view, from).await?;
+            let after = app.folds.line_after(&view, to).await?;
             let cell = |value: Option<&Value>| {
                 value.map(|value| html_of(value, store)).unwrap_or_default()
             };
-            let (before, after) = (cursor(&before, Some(from))?, cursor(&after, Some(to))?);
             for change in before.context.diff(&after.context) {
                 let [old, new] = [change.before.as_deref(), change.after.as_deref()].map(cell);
                 changes.push((change.key.clone(), old, new));
@@ -108,6 +108,8 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
     let ended = rows.iter().rev().filter(|row| row.ended_at.is_some());
     let is_now = at.is_empty() && from.is_empty();
     let frame = Frame::new(&format!("Context · {}", view.run.workflow), role, Section::Runs);
+    let is_internal = |(key, _): &(String, String)| key.starts_with("internal.");
+    let (internal, values): (Vec<_>, Vec<_>) = values.into_iter().partition(is_internal);
     render(&Page {
         frame: Frame {
             stream: if is_now { stream(&view, false) } else { None },
@@ -121,16 +123,9 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         stages: ended.take(STAGES).map(StageRow::name).collect(),
         title,
         values,
+        internal,
         changes,
     })
-}
-
-/// The line of a stage; without one, the main line.
-pub(super) fn cursor<'s>(
-    state: &'s RunState,
-    row: Option<&StageRow>,
-) -> Result<&'s Cursor, ReportError> {
-    state.cursor(row.and_then(|row| row.branch.as_deref())).ok_or(ReportError::Empty)
 }
 
 /// A value as a fragment. One that is too large stays a reference.

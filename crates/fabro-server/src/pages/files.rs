@@ -9,9 +9,8 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{self, State};
 use axum::response::Response;
-use fabro_engine::read_all;
 use fabro_events::{Event, EventBody};
-use fabro_inspect::{ArtifactRow, CostSum, StageKey, list_artifacts};
+use fabro_inspect::{ArtifactRow, StageKey};
 use fabro_page::{Links, artifacts, cost, patch as patch_html};
 use fabro_sandbox::git::{PatchStyle, patch};
 use fabro_store::Runs as _;
@@ -115,9 +114,8 @@ pub(super) async fn artifact_list(
     for_caller(caller, async |role| {
         let extract::Path(run) = run?;
         of_run(&app, role, &run, Tab::Artifacts, "Artifacts", async |view| {
-            let store = &*app.actions.store;
             let id = view.run.id;
-            let files = list_artifacts(store, &store.runs_dir(), id, None).await?;
+            let files = app.folds.artifacts(id, None).await?;
             let files: Vec<&ArtifactRow> = files.iter().collect();
             let links = Links::Server(format!("/runs/{id}"));
             let html =
@@ -158,19 +156,12 @@ async fn spent(app: &App, run: RunId) -> Result<String, Problem> {
         Ok((settings, _)) => settings,
         Err(error) => return render(&Note { text: &format!("No prices: {error}") }),
     };
-    let store = &*app.actions.store;
-    let mut logs = Vec::new();
-    for member in store.family(run).await? {
-        logs.push(read_all(store, member).await?);
-    }
     let catalog = fabro_run::catalog(&settings.models);
     let is_free = |model: &str| {
         let known = catalog.same_model(model);
         known.is_some_and(|it| it.cost.input_cost == Some(0.0) && it.cost.output_cost == Some(0.0))
     };
-    let mut sum = CostSum::default();
-    sum.add(run, &logs, &is_free);
-    let report = sum.finish();
+    let report = app.folds.cost(run, is_free).await?;
     let links = Links::Server(format!("/runs/{run}"));
     let is_any = report.total.turns > 0 || !report.models.is_empty();
     Ok(if is_any { cost(&report, &run.to_string(), &links) } else { String::new() })

@@ -14,7 +14,6 @@ use fabro_types::one_line;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::context::cursor;
 use super::{Frame, RunHead, Section, Tab, for_caller, render};
 use crate::api::Params;
 use crate::app::App;
@@ -93,7 +92,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         }
         name => find_stage(rows, name)?,
     };
-    let state = app.folds.state_after(&view, Some(row)).await?;
+    let line = app.folds.line_after(&view, row).await?;
     let (kept, again): (Vec<&StageRow>, Vec<&StageRow>) =
         rows.iter().partition(|it| it.ended_at.is_some() && it.last_seq <= row.last_seq);
     let cost: f64 = again.iter().filter_map(|it| it.usage.as_ref()).map(|it| it.cost_usd).sum();
@@ -103,7 +102,6 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         Value::String(text) => one_line(text, VALUE),
         other => one_line(&other.to_string(), VALUE),
     };
-    let context = &cursor(&state, Some(row))?.context;
     let ended = rows.iter().rev().filter(is_end).take(STAGES);
     render(&Page {
         frame: Frame::new(&format!("Fork or rewind · {}", view.run.workflow), role, Section::Runs),
@@ -124,7 +122,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         key: new_run_id().to_string(),
         seq: view.seq,
         is_driven: is_driven(&*app.actions.store, id).await?,
-        values: context.iter().map(|(key, it)| (key.to_owned(), value(it))).collect(),
+        values: line.context.iter().map(|(key, it)| (key.to_owned(), value(it))).collect(),
         stage: name,
     })
 }

@@ -1,6 +1,6 @@
 //! Gates that wait for an answer, with the form that answers them: of a run, and of all runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -11,14 +11,15 @@ use fabro_events::{GateOption, timestamp};
 use fabro_inspect::{ArtifactRow, StageReport, StageRow, stage_of_row};
 use fabro_page::{Links, Texts, artifacts, patch};
 use fabro_run::Gate;
-use fabro_store::{RunSummary, Runs as _};
-use fabro_types::{BranchPath, NodeKind, RunId, RunStatus, one_line};
+use fabro_store::RunSummary;
+use fabro_types::{BranchPath, NodeKind, RunId, one_line};
 
 use super::files::{changed, stage_artifacts};
 use super::{Frame, Section, for_caller, render};
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::folds::{OpenGate, View};
+use crate::inbox::{UnreadableRun, open_gates};
 use crate::problem::Problem;
 
 /// The most gates in the inbox at a time: each is shown with what is before it.
@@ -121,6 +122,8 @@ struct Page {
     answered: usize,
     left_out: usize,
     gates: String,
+    /// The runs whose gates cannot be read.
+    unreadable: String,
 }
 
 impl<'a> Shown<'a> {
@@ -171,24 +174,26 @@ async fn of_one(app: &App, of: Arc<OfRun>) -> Result<Vec<GateOf>, Problem> {
     Ok(gates.into_iter().map(|open| GateOf { of: Arc::clone(&of), open }).collect())
 }
 
-/// The gates of all runs, newest run first.
-pub(super) async fn all(app: &App) -> Result<Vec<GateOf>, Problem> {
+/// The gates of all runs, newest run first, and the runs that cannot be read.
+pub(super) async fn all(app: &App) -> Result<(Vec<GateOf>, Vec<UnreadableRun>), Problem> {
+    let all = open_gates(&app.actions.store, &app.folds).await?;
     let mut gates = Vec::new();
-    let mut runs = BTreeSet::new();
-    for run in app.actions.store.list().await? {
-        let is_open =
-            matches!(run.status, RunStatus::Running | RunStatus::Paused | RunStatus::Interrupted);
-        // A run that waits may have sub-workflows that have ended.
-        if is_open || run.parent.is_some() {
-            runs.insert(run.id);
-        }
-        if is_open && run.parent.is_none() {
-            // A run whose events cannot be read has no gate that could be answered.
-            gates.extend(of_one(app, Arc::new(OfRun::new(&run))).await.unwrap_or_default());
-        }
+    for (run, open) in all.runs {
+        let of = Arc::new(OfRun::new(&run));
+        gates.extend(open.into_iter().map(|open| GateOf { of: Arc::clone(&of), open }));
     }
-    app.folds.keep_gates_of(|run| runs.contains(&run));
-    Ok(gates)
+    Ok((gates, all.unreadable))
+}
+
+#[derive(Template)]
+#[template(path = "unreadable.html")]
+struct Unreadable<'a> {
+    runs: &'a [UnreadableRun],
+}
+
+/// Which runs cannot be read, and why.
+pub(super) fn unreadable(runs: &[UnreadableRun]) -> Result<String, Problem> {
+    render(&Unreadable { runs })
 }
 
 /// The first of these gates as links to their runs.
@@ -209,7 +214,7 @@ pub(super) async fn page(
 }
 
 async fn html(app: &App, role: Role) -> Result<String, Problem> {
-    let all = all(app).await?;
+    let (all, runs) = all(app).await?;
     let (answered, open): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|it| it.open.answered.is_some());
     let mut shown = Vec::new();
@@ -237,6 +242,7 @@ async fn html(app: &App, role: Role) -> Result<String, Problem> {
         answered: answered.len(),
         left_out: (open.len() + answered.len()).saturating_sub(MAX_GATES),
         gates: render(&Gates { gates: shown })?,
+        unreadable: unreadable(&runs)?,
     })
 }
 
@@ -263,11 +269,15 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
         Ok(bytes) => bytes.map(|bytes| patch(&bytes)).unwrap_or_default(),
         Err(_) => String::new(),
     };
+    let response = response(&report);
+    if response.is_empty() && patch.is_empty() && files.is_empty() {
+        return Ok((results, None));
+    }
     let html = render(&Before {
         link: links.stage(&row.name()),
         stage: row.name(),
         title: if report.is_command() { "Output" } else { "Response" },
-        response: response(&report),
+        response,
         patch,
         artifacts: if files.is_empty() { String::new() } else { artifacts(&files, false, &links) },
     })?;

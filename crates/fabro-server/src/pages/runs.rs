@@ -12,7 +12,7 @@ use fabro_run::now_ms;
 use fabro_types::{RunStatus, one_line, took};
 use serde::Deserialize;
 
-use super::gates::{all, as_links};
+use super::gates::{all, as_links, unreadable};
 use super::{Frame, Section, for_caller, query as query_of, render};
 use crate::actions::RunQuery;
 use crate::api::Params;
@@ -68,6 +68,8 @@ struct Page<'a> {
     frame: Frame,
     can_start: bool,
     gates: String,
+    /// The runs whose gates cannot be read.
+    unreadable: String,
     count: usize,
     left_out: usize,
     statuses: Vec<(&'static str, bool)>,
@@ -94,7 +96,7 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
         ..RunQuery::default()
     };
     let page = app.actions.list(&list).await?;
-    let waiting = all(app).await?;
+    let (waiting, not_read) = all(app).await?;
     let open: Vec<_> = waiting.into_iter().filter(|it| it.open.answered.is_none()).collect();
     let next = page.next.map(|cursor| {
         let pairs = [("status", &*query.status), ("search", &query.search), ("cursor", &cursor)];
@@ -105,6 +107,7 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
         frame: Frame::new("Runs", role, Section::Runs).of_store(),
         can_start: role >= Role::Admin,
         gates: as_links(&open[..open.len().min(GATES)])?,
+        unreadable: unreadable(&not_read)?,
         count: open.len(),
         left_out: open.len().saturating_sub(GATES),
         statuses: STATUSES.iter().map(|it| (it.as_str(), it.as_str() == query.status)).collect(),

@@ -29,6 +29,7 @@ struct Page<'a> {
     frame: Frame,
     head: RunHead,
     name: &'a str,
+    label: Option<&'a str>,
     previous: Option<(String, String)>,
     next: Option<(String, String)>,
     events: String,
@@ -85,7 +86,8 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
     let node = workflow.and_then(|it| Some(it.node(it.find(&row.node)?)));
     let extras = StageExtras {
         kind: node.map(|node| node.kind),
-        label: node.map(fabro_graph::Node::label).filter(|label| *label != &*row.node),
+        // It is beside the name.
+        label: None,
         explain: explain.as_ref(),
         patch: patch.as_deref(),
         artifacts: &files,
@@ -106,6 +108,7 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
         },
         head: RunHead::new(&view, Tab::Other),
         name: &name,
+        label: node.map(fabro_graph::Node::label).filter(|label| *label != &*row.node),
         previous: beside(at.and_then(|at| at.checked_sub(1))),
         next: beside(at.map(|at| at + 1)),
         events: of_run("events", &[("stage", &name)]),
