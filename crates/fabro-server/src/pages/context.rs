@@ -50,9 +50,8 @@ struct Page<'a> {
     /// The last stages that ended.
     stages: Vec<String>,
     title: String,
-    values: Vec<(String, String)>,
-    /// Those that the engine keeps for itself.
-    internal: Vec<(String, String)>,
+    /// Keys and values: those of stages, and under a title those that the engine keeps for itself.
+    groups: Vec<(&'static str, Vec<(String, String)>)>,
     changes: Vec<(String, String, String)>,
 }
 
@@ -110,6 +109,8 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
     let frame = Frame::new(&format!("Context · {}", view.run.workflow), role, Section::Runs);
     let is_internal = |(key, _): &(String, String)| key.starts_with("internal.");
     let (internal, values): (Vec<_>, Vec<_>) = values.into_iter().partition(is_internal);
+    let groups = [("", values), ("Of the engine", internal)];
+    let groups = groups.into_iter().filter(|(_, values)| !values.is_empty()).collect();
     render(&Page {
         frame: Frame {
             stream: if is_now { stream(&view, false) } else { None },
@@ -122,8 +123,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         to,
         stages: ended.take(STAGES).map(StageRow::name).collect(),
         title,
-        values,
-        internal,
+        groups,
         changes,
     })
 }
