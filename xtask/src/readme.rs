@@ -258,7 +258,10 @@ mod a;
     fn links_that_only_rustdoc_follows_are_left_out() {
         let check = |line: &str, expect: &str| assert_eq!(without_item_links(line), expect);
         check("A [`Lookup`] and [its key](Lookup::key).", "A `Lookup` and its key.");
-        check("See [the page](../docs/a.md), [b](https://b.org).", "See [the page](../docs/a.md), [b](https://b.org).");
+        check(
+            "See [the page](../docs/a.md), [b](https://b.org).",
+            "See [the page](../docs/a.md), [b](https://b.org).",
+        );
         check("A list [1] of [words], `a[0]`.", "A list [1] of [words], `a[0]`.");
     }
 

@@ -152,9 +152,9 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
         StoreError::NoStore { .. } => {
             Some("start one with `fabro run`, or name another store with `--store`")
         }
-        StoreError::NotAStore { .. }
-        | StoreError::ReadOnly { .. }
-        | StoreError::Io { .. } => Some("fix that, or name another store with `--store`"),
+        StoreError::NotAStore { .. } | StoreError::ReadOnly { .. } | StoreError::Io { .. } => {
+            Some("fix that, or name another store with `--store`")
+        }
         StoreError::Lost { .. } | StoreError::DamagedHead { .. } => {
             Some("without a copy, `fabro verify RUN --accept-loss` continues with what is left")
         }

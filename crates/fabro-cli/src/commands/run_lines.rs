@@ -55,7 +55,8 @@ pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
         }
         if let Some(answer) = &gate.pending_answer {
             let answer = paint.bold(&one_line(answer, 100));
-            let _ = writeln!(text, "    answered with {answer}, which the run takes when it continues");
+            let _ =
+                writeln!(text, "    answered with {answer}, which the run takes when it continues");
             continue;
         }
         for option in &gate.options {
