@@ -300,6 +300,7 @@ mod tests {
             text_option: None,
             default_choice: None,
             deadline_ms: None,
+            pending_answer: None,
         }
     }
 
