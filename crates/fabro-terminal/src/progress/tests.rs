@@ -160,7 +160,7 @@ fn stages_of_sub_workflows_are_indented() {
     };
     let mut state = State { run: Some(run(1)), ..State::default() };
     let mut child = |of, node: &str, body| {
-        state.tell_child(&event(run(of), node, body), Mode::Live, Paint::new(false))
+        state.tell_child(&event(run(of), node, body), Mode::Live, Paint::new(false));
     };
     child(2, "", created(run(1)));
     child(2, "part", started("command"));
