@@ -112,6 +112,8 @@ impl Handler for Spender {
     async fn execute(&self, stage: Stage) -> StageEnd {
         self.0.cancel();
         stage.cancel.cancelled().await;
+        // What is reported in the moment of the stop is recorded still.
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let warning = EventBody::AgentWarning {
             kind: "late".to_owned(),
             message: "too late".to_owned(),

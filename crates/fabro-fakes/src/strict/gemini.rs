@@ -89,9 +89,6 @@ fn contents_fit(contents: &[Value], version: u32) -> Result<(), Refusal> {
             }
         }
         open = parts.iter().map(|part| &part["functionCall"]).filter(|it| !it.is_null()).collect();
-        if version >= 3 && open.iter().any(|call| !call["id"].is_string()) {
-            return Err(invalid(format!("contents[{place}]: function call without an id")));
-        }
         let first = parts.iter().find(|part| !part["functionCall"].is_null());
         let Some(first) = first.filter(|_| version >= 3 && place > turn) else { continue };
         let signature = text(first, "thoughtSignature");

@@ -50,7 +50,8 @@ async fn half_a_turn_is_seen_and_then_the_error() {
     for kind in BOTH {
         let response = Response::pieces(["a", "b"]).ending(Ending::BadJson);
         let server = Server::start(vec![response]).await.unwrap();
-        let parts: Vec<_> = client(kind, &server).stream(request("Hi")).collect().await;
+        let mut parts: Vec<_> = client(kind, &server).stream(request("Hi")).collect().await;
+        parts.retain(|part| !matches!(part, Ok(Part::Usage(_))));
         assert_eq!(parts.len(), 3, "{parts:?}");
         assert_eq!(parts[0], Ok(Part::Text("a".to_owned())));
         assert_eq!(parts[2].as_ref().unwrap_err().kind, ErrorKind::BrokenStream);
@@ -277,7 +278,11 @@ async fn a_turn_that_is_dropped_ends_its_connection() {
     let server = Server::start(vec![Response::text("x").ending(Ending::Hang)]).await.unwrap();
     for kind in BOTH {
         let mut turn = client(kind, &server).stream(request("Hi"));
-        assert_eq!(turn.next().await, Some(Ok(Part::Text("x".to_owned()))));
+        let mut part = turn.next().await;
+        if let Some(Ok(Part::Usage(_))) = part {
+            part = turn.next().await;
+        }
+        assert_eq!(part, Some(Ok(Part::Text("x".to_owned()))));
         drop(turn);
     }
     assert_eq!(server.requests().len(), 2);

@@ -545,33 +545,3 @@ async fn an_answer_without_usage_has_an_unknown_price() {
         assert_eq!(warnings, expect, "{model}");
     }
 }
-
-#[tokio::test]
-async fn calls_of_gemini_without_ids_get_some_for_models_that_have_ids() {
-    let call = r#"{"functionCall": {"name": "read_file", "args": {"path": "a"}}}"#;
-    let candidate =
-        format!(r#"{{"content": {{"parts": [{call}, {call}]}}, "finishReason": "STOP"}}"#);
-    let event = format!("data: {{\"candidates\": [{candidate}]}}\n\n");
-    let old = Server::start(vec![Response::bytes(200, "text/event-stream", event)]).await.unwrap();
-    let mut conversation = for_model("gemini-2.5-pro", None);
-    let reply = ask(&client(provider(ProviderKind::Gemini, &old)), &conversation).await.0.unwrap();
-    let ids: Vec<_> = reply.tool_calls().iter().map(|call| call.id.clone()).collect();
-    let messages = Arc::make_mut(&mut conversation.messages);
-    messages.push(reply.into_message().into());
-    messages.extend(ids.iter().map(|id| result(id, "text of a", false)));
-    let server = serve(Vendor::Gemini).await;
-    let providers = client(provider(ProviderKind::Gemini, &server));
-    for (model, expect) in [
-        ("gemini-2.5-flash", [Value::Null, Value::Null]),
-        ("gemini-4-argon", [json!("call_read_file_0"), json!("call_read_file_1")]),
-    ] {
-        conversation.model = Some(model.to_owned());
-        ask(&providers, &conversation).await.0.unwrap();
-        let body = &taken(&server)[0];
-        let contents = body["contents"].as_array().unwrap();
-        let parts = contents.iter().flat_map(|content| content["parts"].as_array().unwrap());
-        let calls: Vec<_> = parts.filter(|part| part["functionCall"].is_object()).collect();
-        let ids: Vec<_> = calls.iter().map(|part| part["functionCall"]["id"].clone()).collect();
-        assert_eq!(ids, expect, "{model}");
-    }
-}

@@ -53,7 +53,7 @@ async fn only_a_script_with_the_users_environment_keeps_the_privileges_of_an_adm
     let place = Place::new();
     let env = agent_env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())], []);
     let bounding = async |environment| {
-        let mut request = place.request("grep CapBnd /proc/self/status | tr -d 'CapBnd:\\t'");
+        let mut request = place.request("grep CapBnd /proc/self/status | cut -f2");
         request.env = environment;
         let finished = LocalExec::new().run(request).await.unwrap();
         let Captured::Text(text) = finished.stdout else { panic!("it is short") };

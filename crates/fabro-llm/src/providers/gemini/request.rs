@@ -83,10 +83,7 @@ fn contents(messages: &[Arc<Message>], needs_signatures: bool) -> Value {
     let names: BTreeMap<&str, &str> = calls.map(|call| (&*call.id, &*call.name)).collect();
     let parts = |message: &Message| match message.role {
         Role::Assistant => model_parts(message, needs_signatures),
-        _ => {
-            let part = |content| user_part(content, &names, needs_signatures);
-            message.content.iter().filter_map(part).collect()
-        }
+        _ => message.content.iter().filter_map(|content| user_part(content, &names)).collect(),
     };
     let contents = grouped(messages, parts).into_iter().map(|(role, parts)| {
         let role = if role == Role::Assistant { "model" } else { "user" };
@@ -112,7 +109,7 @@ fn model_parts(message: &Message, needs_signatures: bool) -> Vec<Value> {
             Content::ToolCall(call) => {
                 let mut part = json!({"functionCall": with_id(&call.id, json!({
                     "name": call.name, "args": arguments_object(call),
-                }), needs_signatures)});
+                }))});
                 let dummy = (needs_signatures && is_first_call).then(|| NO_SIGNATURE.to_owned());
                 if let Some(signature) = signature.take().or(dummy) {
                     part["thoughtSignature"] = signature.into();
@@ -126,26 +123,24 @@ fn model_parts(message: &Message, needs_signatures: bool) -> Vec<Value> {
     parts
 }
 
-fn user_part(content: &Content, names: &BTreeMap<&str, &str>, needs_ids: bool) -> Option<Value> {
+fn user_part(content: &Content, names: &BTreeMap<&str, &str>) -> Option<Value> {
     match content {
         Content::Text { text } if text.is_empty() => Some(json!({"text": EMPTY})),
         Content::Text { text } => Some(json!({"text": text})),
         Content::ToolResult { id, text, .. } => {
             let name = names.get(&**id).copied().or_else(|| unsent_id_name(id)).unwrap_or(id);
             let response = json!({"name": name, "content": text});
-            let response = with_id(id, json!({"name": name, "response": response}), needs_ids);
+            let response = with_id(id, json!({"name": name, "response": response}));
             Some(json!({"functionResponse": response}))
         }
         _ => None,
     }
 }
 
-/// Ids that we made are sent to models only that give ids themselves.
-fn with_id(id: &str, mut object: Value, needs_ids: bool) -> Value {
+/// Ids that we made are not sent.
+fn with_id(id: &str, mut object: Value) -> Value {
     if unsent_id_name(id).is_none() {
         object["id"] = id.into();
-    } else if needs_ids {
-        object["id"] = id.replace('#', "_").into();
     }
     object
 }
