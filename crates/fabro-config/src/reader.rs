@@ -13,6 +13,9 @@ use crate::checked_settings::CheckedSettings;
 use crate::schema::{Kind, Schema};
 use crate::upstream::{Handling, has_upstream_below, upstream};
 
+/// Beyond so many findings no similar names are looked for: that takes longer than all else.
+const MAX_SUGGESTIONS: usize = 100;
+
 pub(crate) type Key<'i> = Spanned<DeString<'i>>;
 pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 
@@ -306,7 +309,9 @@ impl Reader {
     fn unknown(&mut self, table: &str, pattern: &str, key: &Key<'_>) {
         let message = format!("`{}` is not a setting", join(table, key.get_ref()));
         let warning = Diagnostic::warning("unknown-setting", span(key.span()), message);
-        let fix = match self.closest_setting(pattern, key.get_ref()) {
+        let is_one_of_few = self.diagnostics.len() < MAX_SUGGESTIONS;
+        let closest = is_one_of_few.then(|| self.closest_setting(pattern, key.get_ref())).flatten();
+        let fix = match closest {
             Some(closest) => match closest.strip_prefix(pattern).filter(|_| !pattern.is_empty()) {
                 Some(rest) => format!("did you mean `{table}{rest}`?"),
                 None => format!("did you mean `{closest}`?"),
