@@ -17,8 +17,8 @@
 //!
 //! # Limits
 //!
-//! Parentheses nest at most 128 deep, a key has at most 512 bytes, a compiled regular expression takes
-//! at most 2 MiB. Chains of `&&` and `||` may be of any length. Regular expressions have neither
+//! A condition has at most 1 MiB, parentheses nest at most 128 deep, a key has at most 512 bytes, a compiled
+//! regular expression takes at most 2 MiB. Regular expressions have neither
 //! look-around nor back-references; in return, matching is linear in the text. How large a value may
 //! be is up to the [`Lookup`].
 

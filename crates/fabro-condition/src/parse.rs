@@ -12,6 +12,9 @@ use crate::pattern::{Pattern, PatternError};
 const MAX_DEPTH: usize = 128;
 /// The longest key in bytes: each dot of a key can cost a lookup.
 const MAX_KEY: usize = 512;
+
+/// The longest condition, in bytes.
+const MAX_TEXT: usize = 1024 * 1024;
 /// Keys that hold a status.
 const STATUS_KEYS: [&str; 2] = ["outcome", "parallel.fan_in.best_outcome"];
 
@@ -21,6 +24,11 @@ struct Grammar;
 
 /// Parses a condition into its clauses and the expression over them.
 pub(crate) fn parse(text: &str) -> Result<(Vec<Clause>, Expr), SyntaxError> {
+    if text.len() > MAX_TEXT {
+        let message = format!("the condition has {} bytes, the limit is {MAX_TEXT}", text.len());
+        return Err(SyntaxError::new(message, Span::new(0, 1))
+            .with_fix("split the condition over several edges"));
+    }
     check_depth(text)?;
     let mut pairs =
         Grammar::parse(Rule::condition, text).map_err(|error| syntax_error(text, &error))?;

@@ -409,6 +409,10 @@ fn long_and_deep_conditions_are_fine_or_refused() {
     assert_eq!(Condition::parse(&open).unwrap().clauses()[0].value(), Some(&open[4..]));
     assert!(Condition::parse(&format!("a = {}", "\"".repeat(100_001))).is_err());
     assert!(Condition::parse(&"a.".repeat(50_000)).is_err());
+    let text = format!("a = {}", "x".repeat(1024 * 1024 - 4));
+    assert!(Condition::parse(&text).is_ok());
+    let error = Condition::parse(&(text + "x")).unwrap_err();
+    assert_eq!(error.message, "the condition has 1048577 bytes, the limit is 1048576");
     let key = vec!["a"; 257].join(".");
     assert_eq!(Condition::parse(&key).unwrap_err().message, "the key is longer than 512 bytes");
 }

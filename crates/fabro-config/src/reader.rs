@@ -13,6 +13,9 @@ use crate::checked_settings::CheckedSettings;
 use crate::schema::{Kind, RUN, Schema};
 use crate::upstream::{Handling, has_upstream_below, upstream};
 
+/// Beyond so many findings no similar names are looked for: that takes longer than all else.
+const MAX_SUGGESTIONS: usize = 100;
+
 pub(crate) type Key<'i> = Spanned<DeString<'i>>;
 pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 
@@ -310,7 +313,9 @@ impl Reader {
         let here = if is_of_run_file { " of this file" } else { "" };
         let message = format!("`{name}` is not a setting{here}");
         let warning = Diagnostic::warning("unknown-setting", span(key.span()), message);
-        let fix = match self.closest_setting(pattern, key.get_ref()) {
+        let is_one_of_few = self.diagnostics.len() < MAX_SUGGESTIONS;
+        let closest = is_one_of_few.then(|| self.closest_setting(pattern, key.get_ref())).flatten();
+        let fix = match closest {
             Some(closest) => match closest.strip_prefix(pattern).filter(|_| !pattern.is_empty()) {
                 Some(rest) => format!("did you mean `{table}{rest}`?"),
                 None => format!("did you mean `{closest}`?"),

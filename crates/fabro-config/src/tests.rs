@@ -468,3 +468,17 @@ fn settings_of_the_documentation_are_read_without_a_warning() {
     let first = blocks(readme).next().unwrap();
     assert!(first.starts_with("_version = 1\n"), "{first}");
 }
+
+#[test]
+fn many_unknown_settings_are_all_reported_and_few_compared() {
+    let keys: String = (0..20_000).map(|at| format!("base_ulr{at} = 1\n")).collect();
+    let text = format!(
+        "_version = 1\n[providers.odd]\nkind = \"openai-compatible\"\nbase_url = \"http://x\"\nbase_ulr = 1\n{keys}"
+    );
+    let (_, warnings) = parse_settings(&text).unwrap();
+    assert_eq!(warnings.len(), 20_001);
+    let suggested = warnings
+        .iter()
+        .filter(|it| it.fix.as_deref().is_some_and(|fix| fix.contains("did you mean")));
+    assert!((1..=100).contains(&suggested.count()));
+}

@@ -15,7 +15,8 @@ pub struct ActiveStage {
     pub visit: u32,
     /// Order of scheduling.
     pub rank: u32,
-    /// When its first attempt began, in milliseconds since 1970.
+    /// When its first attempt began, in milliseconds since 1970, by a clock that was never
+    /// [set](crate::RunState::clock_set_ms).
     pub started_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,

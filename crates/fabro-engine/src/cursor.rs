@@ -303,11 +303,13 @@ impl Cursor {
         }
     }
 
-    pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Inconsistent> {
+    /// Takes one event in. `steady_ms` is its time by a clock that was never set.
+    pub(crate) fn apply(&mut self, event: &Event, steady_ms: i64) -> Result<(), Inconsistent> {
         let entry = &event.entry;
         match &entry.body {
             EventBody::StageStarted { rank, handler, fidelity, thread_id } => {
                 self.started(event, *rank, *handler, *fidelity, thread_id.clone())?;
+                self.running("a start")?.started_ms = steady_ms;
             }
             EventBody::EdgeSelected(choice) => self.left(entry, choice),
             EventBody::GateAsked { .. } => {
@@ -367,7 +369,6 @@ impl Cursor {
         self.position = Position::Active(ActiveStage {
             visit,
             rank,
-            started_ms: event.ts_ms,
             fidelity,
             thread_id,
             since_seq: event.seq,

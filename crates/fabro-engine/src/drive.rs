@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::active_stage::ActiveStage;
 use crate::attempt::{Attempt, AttemptResult};
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockWatch};
 use crate::deadlines::Deadlines;
 use crate::handler::{Handler, Report, ReportError, Reporter, StageEnd};
 use crate::in_flight::InFlight;
@@ -131,6 +131,7 @@ pub(crate) struct Running {
 pub(crate) struct Driver {
     pub(crate) world: World,
     pub(crate) machine: Machine,
+    clock_watch: ClockWatch,
     pub(crate) in_flight: InFlight,
     pub(crate) running: BTreeMap<Key, Running>,
     /// Branches of the stages that were canceled and whose handlers may still be ending.
@@ -156,7 +157,9 @@ pub(crate) struct Driver {
 pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEnd, DriveError> {
     let (reports, inbound) = mpsc::unbounded_channel();
     let stop = world.stop.child_token();
+    let clock_watch = ClockWatch::new(&*world.clock);
     let mut driver = Driver {
+        clock_watch,
         world,
         machine,
         in_flight: InFlight::default(),
@@ -303,7 +306,11 @@ impl Driver {
         if self.damage.is_some() {
             return;
         }
-        let now_ms = self.world.clock.now_ms();
+        let clock = &*self.world.clock;
+        let now_ms = clock.now_ms();
+        if let Some(set_ms) = self.clock_watch.set_ms(now_ms, clock) {
+            self.machine.clock_was_set(set_ms);
+        }
         self.machine.handle(now_ms, input);
         while !self.machine.needs().is_empty() {
             let needs = self.machine.needs().clone();

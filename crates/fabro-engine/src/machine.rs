@@ -47,6 +47,8 @@ pub struct Machine {
     pub(crate) runnable_lines: VecDeque<Arc<str>>,
     pub(crate) commit: Commit,
     pub(crate) now_ms: i64,
+    /// By how much the clock was set since the last event.
+    clock_set_ms: Option<i64>,
     /// The first event of its own that did not fit the state.
     inconsistent: Option<Inconsistent>,
     /// A token limit in addition to the workflow's own; the lower one counts.
@@ -66,6 +68,7 @@ impl Machine {
             runnable_lines: VecDeque::new(),
             commit: Commit::default(),
             now_ms: 0,
+            clock_set_ms: None,
             inconsistent: None,
             max_tokens: None,
         }
@@ -85,6 +88,17 @@ impl Machine {
     /// The plan.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// The clock was set by so many milliseconds: the next event records it, and no duration contains it.
+    pub fn clock_was_set(&mut self, by_ms: i64) {
+        self.clock_set_ms = Some(self.clock_set_ms.unwrap_or(0).saturating_add(by_ms));
+    }
+
+    /// What a clock that was never set would show now, in milliseconds.
+    pub(crate) fn steady_ms(&self) -> i64 {
+        let set_ms = self.state.clock_set_ms.saturating_add(self.clock_set_ms.unwrap_or(0));
+        self.now_ms.saturating_sub(set_ms)
     }
 
     /// Decides what follows from an input at a time (milliseconds since 1970). Inputs for a run or a
@@ -512,7 +526,8 @@ impl Machine {
         self.push(entry_for(branch, node, visit, body));
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, mut entry: Entry) {
+        entry.clock_set_ms = self.clock_set_ms.take();
         let seq = self.state.last_seq + 1;
         let event = Event { run_id: self.state.run_id, seq, ts_ms: self.now_ms, entry };
         if let Err(error) = self.state.try_apply(&event) {

@@ -45,6 +45,8 @@ pub struct RunState {
     pub started_ms: i64,
     /// When the last one was.
     pub updated_ms: i64,
+    /// By how much the clock was set since the first event, all told, in milliseconds.
+    pub clock_set_ms: i64,
     /// The last event's place in the log.
     pub last_seq: u64,
     /// The stage failures that the end of the run names, the first cause first: those that nothing
@@ -84,6 +86,7 @@ impl RunState {
             tokens_lifted: false,
             started_ms: 0,
             updated_ms: 0,
+            clock_set_ms: 0,
             last_seq: 0,
             causes: Vec::new(),
             rewound_seq: 0,
@@ -213,6 +216,8 @@ impl RunState {
         }
         self.last_seq = event.seq;
         self.updated_ms = event.ts_ms;
+        let set_ms = event.entry.clock_set_ms.unwrap_or(0);
+        self.clock_set_ms = self.clock_set_ms.saturating_add(set_ms);
         self.worktrees.apply(event);
         let entry = &event.entry;
         match &entry.body {
@@ -282,7 +287,10 @@ impl RunState {
                 self.phase = Phase::Running;
                 self.causes.clear();
             }
-            _ => self.cursor_mut(entry)?.apply(event)?,
+            _ => {
+                let steady_ms = event.ts_ms.saturating_sub(self.clock_set_ms);
+                self.cursor_mut(entry)?.apply(event, steady_ms)?;
+            }
         }
         Ok(())
     }

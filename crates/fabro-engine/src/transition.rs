@@ -460,7 +460,7 @@ impl Machine {
         let fan_out = self.fan_out_at(branch)?;
         let policy = join_policy(node)?;
         let mut outcome = join::outcome(fan_out, &self.state, values, result, policy);
-        outcome.duration_ms = duration_ms(started_ms, self.now_ms);
+        outcome.duration_ms = duration_ms(started_ms, self.steady_ms());
         let status = outcome.status;
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
         self.ended(branch, outcome.into())

@@ -75,6 +75,10 @@ pub struct Entry {
     /// The session that spawned that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_session_id: Option<Arc<str>>,
+    /// By how many milliseconds the clock of [`Event::ts_ms`] was set forward (back, when negative) since the
+    /// driver's event before this one; absent when it was not set. Time in which the machine slept counts too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_set_ms: Option<i64>,
 }
 
 impl Entry {
@@ -88,6 +92,7 @@ impl Entry {
             branch: None,
             session_id: None,
             parent_session_id: None,
+            clock_set_ms: None,
         }
     }
 }

@@ -79,6 +79,11 @@ impl Defaults {
         all.filter(|attr| !other.map.get(&attr.name).is_some_and(|it| Arc::ptr_eq(it, attr)))
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
     pub(crate) fn insert(&mut self, attr: Arc<Attr>) {
         self.names.add(&attr.name);
         self.map.insert(attr.name.clone(), attr);

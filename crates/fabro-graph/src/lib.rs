@@ -28,8 +28,8 @@
 //!
 //! # Limits
 //!
-//! A file has at most 16 MB ([`MAX_FILE_BYTES`]) and 128 nested subgraphs ([`MAX_NESTING`]); what
-//! groups of nodes multiply to is bounded too. Beyond that there is an error, never a panic or an
+//! A file has at most 16 MB ([`MAX_FILE_BYTES`]), a million names and values ([`MAX_PARTS`]) and 128 nested
+//! subgraphs ([`MAX_NESTING`]); what groups of nodes and defaults multiply to is bounded too. Beyond that there is an error, never a panic or an
 //! endless computation. Whether a workflow makes sense (has a start, reaches its exit, has
 //! conditions that parse) is not checked here but in `fabro-validate`.
 
@@ -60,7 +60,7 @@ pub use format::format;
 pub use import::expand_imports;
 pub use join::{Join, join};
 pub use parse::parse;
-pub use scan::{MAX_FILE_BYTES, MAX_NESTING};
+pub use scan::{MAX_FILE_BYTES, MAX_NESTING, MAX_PARTS};
 pub use value::{TimeUnit, Value};
 pub use workflow::{Cluster, Edge, EdgeIx, Node, NodeIx, Workflow};
 

@@ -23,6 +23,9 @@ const MAX_PRODUCT: usize = 200_000;
 /// How many findings one workflow gives: more of them do not help.
 const MAX_FINDINGS: usize = 1_000;
 
+/// How many attributes all nodes may have by defaults of their scopes: it grows with the product of what is written.
+const MAX_INHERITED: usize = 10_000_000;
+
 /// Attributes of a subgraph that mean something, or that are about its drawing.
 const DRAWN_IN_SUBGRAPHS: [&str; 4] = ["label", "rankdir", "shape", "weight"];
 
@@ -76,6 +79,8 @@ struct Lowering {
     clustered: HashSet<(usize, NodeIx)>,
     written: Vec<(Place, Arc<Attr>)>,
     product: usize,
+    // How many attributes nodes have by defaults.
+    inherited: usize,
     // Defaults that do not reach a node declared after them, since it was mentioned before.
     late: Vec<(NodeIx, Arc<Attr>)>,
     // The first port, and how many there are.
@@ -118,7 +123,7 @@ impl Lowering {
                 [End::Node(name, ports)] => {
                     let node = self.mention(name, ports, scope);
                     if !std::mem::replace(&mut self.graph[node].has_statement, true) {
-                        self.note_late_defaults(node, scope);
+                        self.note_late_defaults(node, scope, name.span);
                     }
                     let attrs = self.attrs(Place::Node, list, Origin::Own);
                     let (own, _) = &mut self.nodes[node.index()];
@@ -238,13 +243,18 @@ impl Lowering {
             renamed: Vec::new(),
         });
         self.by_id.insert(id, node);
-        self.nodes.push((Vec::new(), scope.node.clone()));
+        let inherits = self.may_inherit(scope, name.span);
+        let defaults = if inherits { scope.node.clone() } else { Defaults::default() };
+        self.nodes.push((Vec::new(), defaults));
         node
     }
 
     /// A node has the defaults of its first mention: those between it and its statement have no
     /// effect.
-    fn note_late_defaults(&mut self, node: NodeIx, scope: &Scope) {
+    fn note_late_defaults(&mut self, node: NodeIx, scope: &Scope, span: Span) {
+        if !self.may_inherit(scope, span) {
+            return;
+        }
         let (_, inherited) = &self.nodes[node.index()];
         let room = MAX_FINDINGS.saturating_sub(self.late.len());
         let missing = scope.node.missing_in(inherited);
@@ -343,6 +353,25 @@ impl Lowering {
             self.report(
                 Diagnostic::error("too-large", span, message)
                     .with_fix("connect smaller groups, and label fewer nested subgraphs"),
+            );
+        }
+        false
+    }
+
+    /// Counts the defaults of a node; false, with an error the first time, once they are too many.
+    fn may_inherit(&mut self, scope: &Scope, span: Span) -> bool {
+        let before = self.inherited;
+        self.inherited = before.saturating_add(scope.node.len());
+        if self.inherited <= MAX_INHERITED {
+            return true;
+        }
+        if before <= MAX_INHERITED {
+            let message = format!(
+                "defaults make more than {MAX_INHERITED} attributes of nodes in this workflow"
+            );
+            self.report(
+                Diagnostic::error("too-large", span, message)
+                    .with_fix("write attributes on the nodes that need them"),
             );
         }
         false

@@ -11,6 +11,9 @@ pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// The deepest nesting of subgraphs.
 pub const MAX_NESTING: usize = 128;
 
+/// The most names, values, braces and brackets in a file: each costs memory, hundreds of bytes in all.
+pub const MAX_PARTS: usize = 1_000_000;
+
 /// A file without its comments.
 pub(crate) struct Scanned<'a> {
     /// The source with spaces in place of its comments, so that spans stay the same.
@@ -45,7 +48,17 @@ fn find_comments(
     let mut at = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut line_start = true;
     let mut last = b' ';
+    let mut parts = 0_usize;
+    let mut in_word = false;
     while let Some(&byte) = bytes.get(at) {
+        let is_word = byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
+        if is_word && !in_word || matches!(byte, b'"' | b'{' | b'[') {
+            parts += 1;
+            if parts > MAX_PARTS {
+                return Err(too_large(at));
+            }
+        }
+        in_word = is_word;
         if byte.is_ascii_alphanumeric() {
             // The common case: not the beginning of a comment, string or brace.
             (line_start, last) = (false, byte);
@@ -141,6 +154,12 @@ fn block_comment_end(source: &str, start: usize) -> Result<usize, Diagnostic> {
 
 fn line_end(source: &str, start: usize) -> usize {
     source[start..].find('\n').map_or(source.len(), |length| start + length)
+}
+
+fn too_large(at: usize) -> Diagnostic {
+    let message = format!("the file has more than {MAX_PARTS} names, values, braces and brackets");
+    Diagnostic::error("too-large", Span::new(at, at + 1), message)
+        .with_fix("move parts into workflows of their own")
 }
 
 fn too_deep(at: usize) -> Diagnostic {

@@ -75,7 +75,7 @@ impl Inspect {
         self.duration_ms = self.duration_ms.saturating_add(since);
         for row in self.stages.iter_mut().filter(|row| row.ended_at.is_none()) {
             row.duration_ms = row.duration_ms.saturating_add(since);
-            row.until_ms = row.until_ms.max(now_ms);
+            row.until_ms = row.until_ms.saturating_add_unsigned(since);
         }
     }
 }
@@ -133,10 +133,10 @@ pub struct StageRow {
     /// What was ignored or left out while it ran: directives, context keys, tools, artifacts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// When it started, in milliseconds since 1970.
+    /// When it started, in milliseconds since 1970 by a clock that was never set.
     #[serde(skip)]
     pub started_ms: i64,
-    /// When it ended, or when something was last recorded, in milliseconds since 1970.
+    /// When it ended, or when something was last recorded, by the same clock.
     #[serde(skip)]
     pub until_ms: i64,
     /// The place in the log of its first event.
@@ -259,7 +259,7 @@ impl OpenRow {
     fn end(&mut self, clock: &DrivenClock, status: &'static str) {
         self.row.status = status;
         self.row.ended_at = Some(timestamp(clock.last_ms));
-        self.row.until_ms = clock.last_ms;
+        self.row.until_ms = clock.steady_ms();
         self.row.duration_ms = clock.now().saturating_sub(self.started);
     }
 }
@@ -329,8 +329,8 @@ impl Rows {
             choice: None,
             files_touched: Vec::new(),
             warnings: Vec::new(),
-            started_ms: event.ts_ms,
-            until_ms: event.ts_ms,
+            started_ms: self.clock.steady_ms(),
+            until_ms: self.clock.steady_ms(),
             first_seq: event.seq,
             last_seq: event.seq,
         };
@@ -389,7 +389,7 @@ impl Rows {
             if open.row.status.is_empty() {
                 open.row.status = unfinished;
                 open.row.duration_ms = clock.now().saturating_sub(open.started);
-                open.row.until_ms = clock.last_ms;
+                open.row.until_ms = clock.steady_ms();
             }
             let mut usage = open.usage.take().map(|it| *it).unwrap_or_default();
             usage.add(open.spent.as_deref().unwrap_or(&Usage::default()));

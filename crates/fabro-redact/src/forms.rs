@@ -29,6 +29,8 @@ const COMPONENT: &AsciiSet =
 /// Characters that HTML forms keep; they encode a space as `+`.
 const FORM: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b' ');
+/// Characters that Python's `quote_plus` and Go's `QueryEscape` keep; they encode a space as `+`, too.
+const QUERY: &AsciiSet = &STRICT.remove(b' ');
 /// Characters that are seldom encoded in the path or the user part of a URL.
 const PATH: &AsciiSet = &COMPONENT
     .remove(b'$')
@@ -53,8 +55,10 @@ pub(crate) fn forms(value: &str) -> Vec<Vec<u8>> {
             let upper = utf8_percent_encode(value, set).to_string();
             forms.extend([lower_escapes(&upper), upper]);
         }
-        let form = utf8_percent_encode(value, FORM).to_string().replace(' ', "+");
-        forms.extend([lower_escapes(&form), form]);
+        for set in [FORM, QUERY] {
+            let form = utf8_percent_encode(value, set).to_string().replace(' ', "+");
+            forms.extend([lower_escapes(&form), form]);
+        }
         let hex = hex(value.as_bytes());
         // Every byte is encoded, as some encoders of URLs and strings do.
         for prefix in ["%", "\\x"] {
@@ -208,6 +212,8 @@ mod tests {
         a/b%20%22%C3%BC%22%0A+%3F~
         a%2fb+%22%c3%bc%22%0a%2b%3f%7e
         a%2Fb+%22%C3%BC%22%0A%2B%3F%7E
+        a%2fb+%22%c3%bc%22%0a%2b%3f~
+        a%2Fb+%22%C3%BC%22%0A%2B%3F~
         %61%2F%62%20%22%C3%BC%22%0A%2B%3F%7E
         %61%2f%62%20%22%c3%bc%22%0a%2b%3f%7e
         \x61\x2F\x62\x20\x22\xC3\xBC\x22\x0A\x2B\x3F\x7E

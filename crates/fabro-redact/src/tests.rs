@@ -44,6 +44,21 @@ fn values_are_found_in_every_form() {
 }
 
 #[test]
+fn values_with_a_space_are_found_in_queries() {
+    let redactor = Redactor::new([("KEY", "se cr/et~*word")]);
+    // As browsers, Python's `quote` and `quote_plus`, and JavaScript's `encodeURIComponent` write it.
+    for text in [
+        "se+cr%2Fet%7E*word",
+        "se%20cr%2Fet~%2Aword",
+        "se+cr%2Fet~%2Aword",
+        "se+cr%2fet~%2aword",
+        "se%20cr%2Fet~*word",
+    ] {
+        assert_eq!(redactor.redact(&format!("?q={text}&r")), "?q=[redacted:KEY]&r", "{text}");
+    }
+}
+
+#[test]
 fn values_are_found_in_hexadecimal_and_in_lines() {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

@@ -326,7 +326,7 @@ pub async fn record_compaction(
         run_id: run,
         seq,
         ts_ms,
-        entry: Entry { body: note.body, ..like.entry.clone() },
+        entry: Entry { body: note.body, clock_set_ms: None, ..like.entry.clone() },
     };
     let events: Vec<Event> = notes.into_iter().zip(last + 1..).map(event).collect();
     let batch = Batch { blobs: &blobs, ..Batch::of(&events) };

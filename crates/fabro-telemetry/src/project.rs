@@ -87,6 +87,11 @@ struct RunSpans<'a> {
     /// What a model will be sent with its next request, where contents are asked for.
     sent: BTreeMap<String, Vec<Value>>,
     last_ms: i64,
+    /// The time of the event that is added, in milliseconds since 1970: by a clock that was never set, so that
+    /// spans take as long as what they stand for.
+    ms: i64,
+    /// By how much the clock of the events was set so far.
+    set_ms: i64,
 }
 
 impl<'a> RunSpans<'a> {
@@ -101,6 +106,8 @@ impl<'a> RunSpans<'a> {
             waiting_since: BTreeMap::new(),
             sent: BTreeMap::new(),
             last_ms: first.ts_ms,
+            ms: first.ts_ms,
+            set_ms: 0,
         };
         let mut name = names::INVOKE_WORKFLOW.to_owned();
         let mut attributes = vec![
@@ -165,38 +172,35 @@ impl<'a> RunSpans<'a> {
     }
 
     /// A moment of a span; nothing when there is no such span.
-    fn moment(&mut self, key: &str, event: &Event, name: &str, attributes: Vec<Attribute>) {
-        let time_unix_nano = nanoseconds(event.ts_ms);
+    fn moment(&mut self, key: &str, name: &str, attributes: Vec<Attribute>) {
+        let time_unix_nano = nanoseconds(self.ms);
         if let Some(open) = self.find(key) {
             open.span.events.push(SpanEvent { time_unix_nano, name: name.to_owned(), attributes });
         }
     }
 
     fn add(&mut self, event: &Event) {
-        self.last_ms = self.last_ms.max(event.ts_ms);
+        self.set_ms = self.set_ms.saturating_add(event.entry.clock_set_ms.unwrap_or(0));
+        self.ms = event.ts_ms.saturating_sub(self.set_ms);
+        self.last_ms = self.last_ms.max(self.ms);
         match &event.entry.body {
             EventBody::RunCompleted { status, usage, unhandled, .. } => {
                 let status_of = match unhandled.first() {
                     Some(first) => failed(&text_of(first)),
                     None => SpanStatus { code: WELL, message: String::new() },
                 };
-                self.end_run(event, status.as_str(), status_of, usage);
+                self.end_run(status.as_str(), status_of, usage);
             }
             EventBody::RunFailed { failure, usage, .. } => {
-                self.end_run(event, "failed", failed(&failure.text()), usage);
+                self.end_run("failed", failed(&failure.text()), usage);
             }
             EventBody::RunCanceled { reason, .. } => {
-                self.end_run(event, "canceled", failed(reason), &Usage::default());
+                self.end_run("canceled", failed(reason), &Usage::default());
             }
             EventBody::RunPaused { message, .. } => {
-                self.moment(
-                    RUN,
-                    event,
-                    "run.paused",
-                    vec![Attribute::new("message", message.as_str())],
-                );
+                self.moment(RUN, "run.paused", vec![Attribute::new("message", message.as_str())]);
             }
-            EventBody::RunResumed { .. } => self.moment(RUN, event, "run.resumed", Vec::new()),
+            EventBody::RunResumed { .. } => self.moment(RUN, "run.resumed", Vec::new()),
             EventBody::EdgeSelected(edge) => {
                 let from = event.entry.node_id.as_deref().unwrap_or_default();
                 let attributes = vec![
@@ -204,16 +208,16 @@ impl<'a> RunSpans<'a> {
                     Attribute::new("to", &*edge.to),
                     Attribute::new("tier", edge.tier.as_str()),
                 ];
-                self.moment(RUN, event, "edge.selected", attributes);
+                self.moment(RUN, "edge.selected", attributes);
             }
             _ => self.add_to_stage(event),
         }
     }
 
-    fn end_run(&mut self, event: &Event, word: &str, status: SpanStatus, usage: &Usage) {
+    fn end_run(&mut self, word: &str, status: SpanStatus, usage: &Usage) {
         let mut attributes = vec![Attribute::new(names::STATUS, word)];
         attributes.extend(usage_attributes(usage));
-        self.end(RUN, event.ts_ms, status, attributes);
+        self.end(RUN, self.ms, status, attributes);
     }
 
     fn add_to_stage(&mut self, event: &Event) {
@@ -231,7 +235,7 @@ impl<'a> RunSpans<'a> {
                     attributes.push(Attribute::new(names::ERROR_TYPE, failure.class.as_str()));
                 }
                 let status = stage_status(outcome.status, outcome.failure.as_ref());
-                self.end(&stage, event.ts_ms, status, attributes);
+                self.end(&stage, self.ms, status, attributes);
             }
             EventBody::StageRetrying { attempt, failure, .. } => {
                 let attributes = vec![
@@ -239,19 +243,19 @@ impl<'a> RunSpans<'a> {
                     Attribute::new(names::ERROR_TYPE, failure.class.as_str()),
                     Attribute::new("message", failure.text().into_owned()),
                 ];
-                self.moment(&stage, event, "stage.retrying", attributes);
+                self.moment(&stage, "stage.retrying", attributes);
             }
             EventBody::ParallelStarted { branches, .. } => {
                 let ids = branches.iter().map(|branch| (Arc::clone(&branch.branch), stage.clone()));
                 self.fan_outs.extend(ids);
             }
-            EventBody::GateAsked { .. } => self.moment(&stage, event, "gate.asked", Vec::new()),
+            EventBody::GateAsked { .. } => self.moment(&stage, "gate.asked", Vec::new()),
             EventBody::GateAnswered { label, source, .. } => {
                 let attributes = vec![
                     Attribute::new("label", label.as_str()),
                     Attribute::new("source", source.as_str()),
                 ];
-                self.moment(&stage, event, "gate.answered", attributes);
+                self.moment(&stage, "gate.answered", attributes);
             }
             _ => self.add_to_session(event, &stage),
         }
@@ -275,7 +279,7 @@ impl<'a> RunSpans<'a> {
         let parent = event.entry.branch.as_ref().and_then(|it| self.fan_outs.get(it).cloned());
         let parent = parent.and_then(|key| self.id_of(&key)).or_else(|| self.id_of(RUN));
         let name = format!("{} {node}", operation.unwrap_or("stage"));
-        self.open(stage, name, INTERNAL, parent.unwrap_or_default(), event.ts_ms, attributes);
+        self.open(stage, name, INTERNAL, parent.unwrap_or_default(), self.ms, attributes);
     }
 
     /// The span that the spans of a conversation are parts of, and the conversation's name.
@@ -298,7 +302,7 @@ impl<'a> RunSpans<'a> {
                     let sent = json!({"role": role, "content": read(&whole())});
                     self.sent.entry(session.clone()).or_default().push(sent);
                 }
-                self.waiting_since.insert(session, event.ts_ms);
+                self.waiting_since.insert(session, self.ms);
             }
             EventBody::AgentToolStarted { call_id, tool, arguments } => {
                 let mut attributes = vec![
@@ -311,11 +315,11 @@ impl<'a> RunSpans<'a> {
                 }
                 let key = tool_key(stage, &session, call_id);
                 let name = format!("{} {tool}", names::EXECUTE_TOOL);
-                self.open(&key, name, INTERNAL, parent, event.ts_ms, attributes);
+                self.open(&key, name, INTERNAL, parent, self.ms, attributes);
             }
             EventBody::AgentToolCompleted(done) => {
                 self.end_tool(event, &tool_key(stage, &session, &done.call_id), done);
-                self.waiting_since.insert(session, event.ts_ms);
+                self.waiting_since.insert(session, self.ms);
             }
             EventBody::AgentSubSpawned { agent_id, .. } => {
                 let attributes = vec![
@@ -325,14 +329,14 @@ impl<'a> RunSpans<'a> {
                 ];
                 let key = agent_key(stage, agent_id);
                 let name = format!("{} {agent_id}", names::INVOKE_AGENT);
-                self.open(&key, name, INTERNAL, parent, event.ts_ms, attributes);
+                self.open(&key, name, INTERNAL, parent, self.ms, attributes);
             }
             EventBody::AgentSubCompleted { agent_id, .. } => {
                 let well = SpanStatus { code: WELL, message: String::new() };
-                self.end(&agent_key(stage, agent_id), event.ts_ms, well, Vec::new());
+                self.end(&agent_key(stage, agent_id), self.ms, well, Vec::new());
             }
             EventBody::AgentSubFailed { agent_id, message } => {
-                self.end(&agent_key(stage, agent_id), event.ts_ms, failed(message), Vec::new());
+                self.end(&agent_key(stage, agent_id), self.ms, failed(message), Vec::new());
             }
             EventBody::AgentCompactionCompleted(done) => {
                 let attributes = vec![
@@ -340,18 +344,18 @@ impl<'a> RunSpans<'a> {
                     Attribute::new("messages_before", done.messages_before),
                     Attribute::new("messages_after", done.messages_after),
                 ];
-                self.moment(stage, event, "agent.compaction.completed", attributes);
+                self.moment(stage, "agent.compaction.completed", attributes);
             }
             EventBody::AgentError { class, message, usage: usage @ Some(_) } => {
                 let error = (class.as_str(), message.as_str());
                 self.chat(event, (&parent, &session), usage.as_ref(), Err(error));
-                self.waiting_since.insert(session, event.ts_ms);
+                self.waiting_since.insert(session, self.ms);
             }
             EventBody::AgentError { message, .. } | EventBody::AgentWarning { message, .. } => {
                 let attributes = vec![Attribute::new("message", message.as_str())];
                 let is_error = matches!(event.entry.body, EventBody::AgentError { .. });
                 let name = if is_error { "agent.error" } else { "agent.warning" };
-                self.moment(stage, event, name, attributes);
+                self.moment(stage, name, attributes);
             }
             _ => {}
         }
@@ -387,10 +391,10 @@ impl<'a> RunSpans<'a> {
         }
         let name =
             model.map_or_else(|| names::CHAT.to_owned(), |it| format!("{} {it}", names::CHAT));
-        let start_ms = self.waiting_since.get(session).copied().unwrap_or(event.ts_ms);
+        let start_ms = self.waiting_since.get(session).copied().unwrap_or(self.ms);
         let key = format!("chat {}", event.seq);
         self.open(&key, name, CLIENT, parent.to_owned(), start_ms, attributes);
-        self.end(&key, event.ts_ms, status, Vec::new());
+        self.end(&key, self.ms, status, Vec::new());
     }
 
     fn end_tool(&mut self, event: &Event, key: &str, done: &CompletedTool) {
@@ -409,7 +413,7 @@ impl<'a> RunSpans<'a> {
         } else {
             SpanStatus { code: WELL, message: String::new() }
         };
-        self.end(key, event.ts_ms, status, attributes);
+        self.end(key, self.ms, status, attributes);
     }
 
     /// The spans; one that has no end yet reaches to the last event.
@@ -512,6 +516,22 @@ mod tests {
             given: None,
             purpose: None,
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_changes_no_duration() {
+        let class = FailureClass::TransientInfra;
+        let usage = Some(Usage { failed_requests: 1, ..Usage::default() });
+        let mut log = [
+            event(1, EventBody::RunStarted {}),
+            event(2, EventBody::AgentError { class, message: "overloaded".to_owned(), usage }),
+            event(3, answer(Usage::default())),
+        ];
+        let chats_before = chats(&log);
+        assert_eq!(chats_before.len(), 2);
+        log[2].ts_ms -= 7_200_000;
+        log[2].entry.clock_set_ms = Some(-7_200_000);
+        assert_eq!(chats(&log), chats_before);
     }
 
     /// The requests to models: name, times in milliseconds, status, and what the conventions say of the model.

@@ -120,6 +120,11 @@ impl RunningStage {
     }
 
     /// Another driver resumes it.
+    /// The clock shows another time, but no more of it has passed.
+    fn clock_was_set(&mut self, by_ms: i64) {
+        self.since_ms = self.since_ms.saturating_add(by_ms);
+    }
+
     fn resume(&mut self, now_ms: i64) {
         self.since_ms = now_ms;
         self.clear_activity();
@@ -224,6 +229,9 @@ impl Story {
     }
 
     fn update(&mut self, event: &Event, branch: &Arc<str>) {
+        if let Some(set_ms) = event.entry.clock_set_ms {
+            self.running.values_mut().for_each(|stage| stage.clock_was_set(set_ms));
+        }
         match &event.entry.body {
             EventBody::StageStarted { rank, handler, .. } => {
                 let stage = self.start(event, *rank, *handler);

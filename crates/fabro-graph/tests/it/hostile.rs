@@ -1,4 +1,4 @@
-use fabro_graph::{MAX_FILE_BYTES, Workflow, format, parse};
+use fabro_graph::{MAX_FILE_BYTES, MAX_PARTS, Workflow, format, parse};
 
 /// The rules of the errors of a source; it also goes through everything else that reads it.
 #[track_caller]
@@ -43,6 +43,30 @@ fn the_size_is_bounded() {
 }
 
 #[test]
+fn the_number_of_parts_is_bounded() {
+    let filled = |part: &str, count: usize| format!("digraph {{ {} }}", part.repeat(count));
+    // `digraph` and the brace are two.
+    assert_eq!(rules(&filled("a;", MAX_PARTS - 2)), [""; 0]);
+    let parts = [
+        ("a;", 1),
+        ("a->", 1),
+        ("a[]", 2),
+        ("a[x=1]", 4),
+        ("x=1 ", 2),
+        ("{a}", 2),
+        ("\"\"", 1),
+        ("é ", 1),
+    ];
+    for (part, count) in parts {
+        let error = parse(&filled(part, MAX_PARTS / count)).unwrap_err();
+        assert_eq!(error.rule, "too-large", "{part}");
+    }
+    // What is inside a string or a comment is text.
+    let text = "a ".repeat(MAX_PARTS);
+    assert_eq!(rules(&format!("digraph {{ a [prompt=\"{text}\"] /* {text} */ }}")), [""; 0]);
+}
+
+#[test]
 fn what_multiplies_is_bounded() {
     let ids = |prefix: &str| (0..1_000).map(|at| format!("{prefix}{at} ")).collect::<String>();
     assert_eq!(
@@ -55,6 +79,11 @@ fn what_multiplies_is_bounded() {
     let defaults: String = (0..2_000).map(|at| format!("k{at}=1 ")).collect();
     assert_eq!(rules(&format!("digraph {{ node [{defaults}] {} }}", ids("a"))), [""; 0]);
     assert_eq!(rules(&format!("digraph {{ a{} [{defaults}] }}", " -> a".repeat(2_000))), [""; 0]);
+    let many: String = (0..11_000).map(|at| format!("k{at}=1 ")).collect();
+    assert_eq!(rules(&format!("digraph {{ node [{many}] {} }}", ids("a"))), ["too-large"]);
+    let edges: String = (0..1_000).map(|at| format!("a{at} -> ")).collect();
+    let late = format!("digraph {{ {edges} end node [{many}] {} }}", ids("a"));
+    assert_eq!(rules(&late), ["too-large"]);
     let bad: String = (0..3_000).map(|at| format!("\"a {at}\" ")).collect();
     assert_eq!(rules(&format!("digraph {{ {bad} }}")).len(), 1_000);
 }

@@ -1,6 +1,6 @@
 //! How long runs and stages took, and what they used.
 
-use fabro_events::StageFailure;
+use fabro_events::{StageFailure, timestamp};
 use fabro_types::{Failure, FailureClass, Usage};
 
 use super::*;
@@ -86,4 +86,27 @@ fn time_without_a_driver_does_not_count() {
     check(&bench, true, (4_500, "running", 1_500));
     bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
     check(&bench, false, (5_000, "succeeded", 2_000));
+}
+
+#[test]
+fn a_clock_that_is_set_during_a_run_changes_no_duration() {
+    const DAY: i64 = 86_400_000;
+    for set_ms in [2 * DAY, -2 * DAY] {
+        let mut bench = Bench::new("digraph { start -> one -> two -> exit }");
+        bench.now_ms += set_ms;
+        bench.machine.clock_was_set(set_ms);
+        bench.end("one", ok());
+        bench.end("two", ok());
+        let report = inspect(&bench.events, false).unwrap();
+        let took: Vec<_> = report.stages.iter().map(|row| row.duration_ms).collect();
+        assert_eq!((report.duration_ms, took), (3_000, vec![0, 1_000, 1_000, 0]));
+        let steady: Vec<_> =
+            report.stages.iter().map(|row| (row.started_ms, row.until_ms)).collect();
+        assert_eq!(steady, [(1_000, 1_000), (1_000, 2_000), (2_000, 3_000), (3_000, 3_000)]);
+        // What the clock showed is kept, too.
+        let ended = timestamp(3_000 + set_ms);
+        assert_eq!(report.ended_at, Some(ended));
+        let told: Vec<_> = bench.events.iter().filter_map(|it| it.entry.clock_set_ms).collect();
+        assert_eq!(told, [set_ms]);
+    }
 }

@@ -258,6 +258,54 @@ fn a_run_does_not_end_in_files_that_were_truncated() {
 }
 
 #[test]
+fn verify_checks_the_messages_of_a_run() {
+    let dir = filled();
+    let problems = || {
+        let store = SqliteStore::open_read_only(&dir.path()).unwrap();
+        wait(store.verify(run(1))).unwrap().problems
+    };
+    assert!(problems().is_empty());
+    let file = dir.path().join("heads").join(format!("{}.inbox", run(1)));
+    let whole = fs::read(&file).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&file, &bytes).unwrap();
+        assert!(!problems().is_empty(), "byte {at}");
+    }
+    fs::write(&file, &whole).unwrap();
+    assert!(problems().is_empty());
+    dir.sql("UPDATE inbox SET message = replace(message, 'hint', 'lint')");
+    assert!(matches!(problems()[..], [StoreError::Corrupt { .. }]));
+}
+
+#[test]
+fn latest_is_no_earlier_run_than_one_that_is_lost() {
+    let dir = Dir::new();
+    let store = dir.open();
+    fill(&store, run(2), 1..=3);
+    let latest = || wait(SqliteStore::open_read_only(&dir.path()).unwrap().find("latest"));
+    assert_eq!(latest().unwrap(), run(2));
+    let heads = dir.path().join("heads");
+    let head = |number| heads.join(run(number).to_string());
+    fs::copy(head(2), head(1)).unwrap();
+    assert_eq!(latest().unwrap(), run(2), "a later run is recorded");
+    fs::write(head(3), "").unwrap();
+    assert_eq!(latest().unwrap(), run(2), "an empty file says nothing");
+    fs::copy(head(2), head(3)).unwrap();
+    assert_eq!(latest().unwrap(), run(3));
+    assert!(store.read(run(3), 0, 9).is_err());
+    for number in [1, 3] {
+        store.delete(run(number)).unwrap();
+    }
+    assert_eq!(latest().unwrap(), run(2));
+    store.delete(run(2)).unwrap();
+    assert!(matches!(latest(), Err(StoreError::NoRuns)));
+    fs::write(head(3), "damaged").unwrap();
+    assert_eq!(latest().unwrap(), run(3));
+}
+
+#[test]
 fn what_lists_show_is_computed_anew() {
     let dir = Dir::new();
     let store = dir.open();

@@ -45,7 +45,15 @@ impl Database {
             })?;
             known.collect::<Result<Vec<_>, Fault>>()
         })?;
+        let is_latest = text.trim() == "latest";
         let missing = match summary::find(text, &known) {
+            // One that was recorded later may be lost; to take another run for it would be worse than an error.
+            Ok(found) if is_latest => {
+                return Ok(self.lost_after(Some(found), &known)?.unwrap_or(found));
+            }
+            Err(error @ (StoreError::NotFound { .. } | StoreError::NoRuns)) if is_latest => {
+                return self.lost_after(None, &known)?.ok_or(error);
+            }
             Err(error @ (StoreError::NotFound { .. } | StoreError::NoRuns)) => error,
             found => return found,
         };
@@ -57,6 +65,19 @@ impl Database {
             (Some(run), None) if !no_text => Ok(run),
             _ => Err(missing),
         }
+    }
+
+    /// The newest run that has a head and no records, if its id is later than this one.
+    fn lost_after(&self, run: Option<RunId>, known: &[Known]) -> Result<Option<RunId>, StoreError> {
+        let mut later = self.heads.list()?;
+        later.retain(|head| Some(*head) > run);
+        if later.is_empty() {
+            return Ok(None);
+        }
+        let known: BTreeSet<RunId> = known.iter().map(|known| known.id).collect();
+        let mut lost = later.into_iter().rev().filter(|head| !known.contains(head));
+        // An empty file says nothing.
+        Ok(lost.find(|head| !matches!(self.heads.read(*head), Ok(None))))
     }
 
     pub(super) fn delete(&self, run: RunId) -> Result<(), StoreError> {

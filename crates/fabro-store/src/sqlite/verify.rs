@@ -57,6 +57,9 @@ impl Database {
         if !is_known && !found.has_head {
             return Err(StoreError::NotFound { text: run.to_string() });
         }
+        if is_known && let Err(error) = self.pending(run) {
+            found.problems.push(error);
+        }
         found.unhashed = self.read_with(|conn| Ok(log::unhashed(conn, run)?))?;
         let mut named = self.named_blobs(run)?;
         loop {
