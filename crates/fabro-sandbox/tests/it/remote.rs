@@ -617,12 +617,10 @@ async fn a_container_is_used_again_after_a_fork_bomb() {
         let Some(ground) = Ground::docker_with(copy, few).await else { return };
         std::fs::write(ground.path("work/here"), "x").unwrap();
         let bomb = "b() { b | b & }; b; sleep 1; echo bombed";
-        for _ in 0..2 {
-            let finished = ground.try_run(bomb).await;
-            assert!(matches!(finished, Ok(_) | Err(ExecError::Lost { .. })), "{finished:?}");
-            assert_eq!(ground.output("cat here; echo y > made").await, "x\nCode(0)");
-            assert!(ground.path("work/made").exists());
-        }
+        let finished = ground.try_run(bomb).await;
+        assert!(matches!(finished, Ok(_) | Err(ExecError::Lost { .. })), "{finished:?}");
+        assert_eq!(ground.output("cat here; echo y > made").await, "x\nCode(0)");
+        assert!(ground.path("work/made").exists());
     }
 }
 
