@@ -13,7 +13,7 @@ use fabro_sandbox::{
 use fabro_sandbox::{Exit, SshSettings};
 
 use crate::conformance::{Ground, running, seconds, ssh_settings, until};
-use crate::server::{Server, image};
+use crate::server::{Server, drop_connections, image};
 
 /// A test for every provider that copies the working directory.
 macro_rules! for_copies {
@@ -732,21 +732,6 @@ fn a_machine_that_cannot_be_reached_is_named() {
     assert!(error.starts_with("ssh://127.0.0.1:1 cannot be reached: "), "{error}");
     let error = check("-oProxyCommand=touch x").unwrap_err().to_string();
     assert!(error.contains("is not the name of a machine"), "{error}");
-}
-
-/// Ends the processes of the server that hold connections; it accepts new ones.
-fn drop_connections(server: &Server) {
-    let parent = server.child.id().to_string();
-    let mut pids: Vec<String> = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent_of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
-        if parent_of == Some(&parent) {
-            pids.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    assert!(!pids.is_empty());
-    Command::new("kill").arg("-9").args(pids).status().unwrap();
 }
 
 /// The image of the tests with a user who is not root.
