@@ -75,12 +75,12 @@ pub(crate) async fn new_worktree(
     let mut warnings = Vec::new();
     if repository.dirty > 0 {
         warnings.push(format!(
-            "the run begins with commit {}: {} that differ from it are not in its worktree",
+            "the run begins with commit {}: {} not in its worktree",
             base.get(..12).unwrap_or(&base),
             if repository.dirty == 1 {
-                "1 file".to_owned()
+                "1 file that differs from it is".to_owned()
             } else {
-                format!("{} files", repository.dirty)
+                format!("{} files that differ from it are", repository.dirty)
             },
         ));
     }

@@ -53,7 +53,9 @@ pub(super) fn bubblewrap_works() -> bool {
 fn scripts_see_their_directory_and_not_the_machine() {
     let workflow = r#"digraph W { start -> a -> b -> exit
         a [shape=parallelogram, script="cat ~/.ssh/id .fabro/state/fabro.db; echo x > ../y; echo 1 > made; echo 2 > /tmp/kept;
-            echo \"var $SECRET_OF_USER$OWN\"; ls \"$FABRO_STAGE_DIR\"; (: > /dev/tcp/127.0.0.1/22) 2>&1 | tail -c 24; true"]
+            echo \"var $SECRET_OF_USER$OWN\";
+            until test -e \"$FABRO_STAGE_DIR/stdout.log\" -a -e \"$FABRO_STAGE_DIR/stderr.log\"; do sleep 0.02; done;
+            ls \"$FABRO_STAGE_DIR\"; (: > /dev/tcp/127.0.0.1/22) 2>&1 | tail -c 24; true"]
         b [shape=parallelogram, script="cat made /tmp/kept"] }"#;
     let toml = "_version = 1\n[workflow]\ngraph = 'w.fabro'\n[run.sandbox]\nprovider = 'bwrap'\nenv = { OWN = 'own' }\n";
     let Some(confined) = Confined::new(&[("w.fabro", workflow), ("run.toml", toml)]) else {

@@ -27,6 +27,9 @@ others() {
 # a program of ours that has not begun yet, or the shell of a person.
 find_left() {
   stats=$(sed -n 's/^\([0-9]*\) (.*) \([A-WYa-wy]\) \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \3 \4/p' /proc/[0-9]*/stat 2>/dev/null)
+  # This shell is one of them; nothing is listed where no program can be started any more.
+  blind=
+  if [ -z "$stats" ]; then blind=1; fi
   marked=$(unset FABRO_SCRIPT; grep -slF "FABRO_SCRIPT=$2" /proc/[0-9]*/environ)
   found=
   orphans=" "
@@ -73,7 +76,7 @@ add_descendants() {
 # Whether nothing is left within $3 twentieths of a second.
 gone() {
   turns=$3
-  while find_left "$1" "$2"; [ -n "$left" ]; do
+  while find_left "$1" "$2"; [ -n "$left$blind" ]; do
     [ "$turns" -gt 0 ] || return 1
     turns=$((turns - 1))
     sleep 0.05 2>/dev/null || sleep 1

@@ -119,6 +119,7 @@ impl Script<'_> {
         text.push_str(&start);
         text.push_str(
             "\n)\ncode=$?\nend_left $$ \"$id\"\n\
+             if [ -n \"$blind\" ]; then echo left >\"$dir/status\"; exit 125; fi\n\
              [ -e \"$dir/status\" ] || echo \"$code\" >\"$dir/status\"\n\
              [ \"$code\" != 0 ] || rm -f \"$dir/pid\" \"$dir/script\"\nexit \"$code\"",
         );
@@ -139,7 +140,8 @@ pub(super) fn ask_to_end(id: &str) -> String {
 pub(super) fn kill(id: &str) -> String {
     format!(
         "other=$base/{id}\nmkdir -p \"$other\"; : >\"$other/stop\"\n\
-         if {{ read -r pid <\"$other/pid\"; }} 2>/dev/null; then kill_left \"$pid\" {id}; fi\n\
+         if {{ read -r pid <\"$other/pid\"; }} 2>/dev/null; then\n\
+         kill_left \"$pid\" {id}; [ -z \"$blind\" ] || end 125\nfi\n\
          rm -rf \"$other\""
     )
 }
@@ -150,7 +152,8 @@ pub(super) const KILL_ALL: &str = "for other in \"$base\"/*; do\n\
     if { read -r pid <\"$other/pid\"; } 2>/dev/null; then kill_left \"$pid\" \"${other##*/}\"; fi\n\
     rm -rf \"$other\"\ndone\n";
 
-/// Prints what is known of a script whose client has ended: its exit code, `running`, `killed`, or nothing.
+/// Prints what is known of a script whose client has ended: its exit code, `running`, `killed`, `left` when what it has
+/// started cannot be ended, or nothing.
 pub(super) fn status(id: &str) -> String {
     format!(
         "other=$base/{id}\nif {{ read -r code <\"$other/status\"; }} 2>/dev/null; then\n\

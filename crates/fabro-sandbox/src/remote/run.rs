@@ -154,13 +154,13 @@ impl Remote {
     }
 
     /// Starts the other side again after it was lost, and ends what still runs there. Scripts that can still be reached
-    /// continue.
+    /// continue, unless no program can be started beside them.
     async fn recover(self: &Arc<Self>) -> Result<(), ExecError> {
         let _one = self.recovery.lock().await;
         if self.is_down.load(Ordering::Relaxed) {
             let remote = Arc::clone(self);
             let restarted = blocking(move || match &remote.engine {
-                Engine::Docker(docker) if docker.runs() => Ok(false),
+                Engine::Docker(docker) if docker.runs() && docker.starts_programs() => Ok(false),
                 Engine::Docker(docker) => remote.start_container(docker).map(|()| true),
                 Engine::Ssh(ssh) if ssh.is_connected() => Ok(false),
                 Engine::Ssh(ssh) => ssh.connect().map(|()| false),
@@ -168,20 +168,37 @@ impl Remote {
             let restarted = restarted.await.map_err(|error| self.lost(&error.to_string()))?;
             self.make_root().await.map_err(|error| self.lost(&error.to_string()))?;
             if restarted {
-                // No script is left that could have changed a copy, and the container may be a new one.
-                let roots = self.roots.read().unwrap_or_else(PoisonError::into_inner).clone();
-                for root in roots {
-                    *root.state.lock().await = None;
-                }
+                self.forget_copies().await;
             }
             self.is_down.store(false, Ordering::Relaxed);
         }
         let lost: Vec<String> = self.lost_scripts().iter().cloned().collect();
         for id in lost {
-            self.call_registered(&program::kill(&id), None).await?;
+            let killed = self.call_registered(&program::kill(&id), None).await;
+            if killed.is_err() && matches!(self.engine, Engine::Docker(_)) {
+                // What it has left may have all processes that the container may have.
+                let remote = Arc::clone(self);
+                let restarted = blocking(move || match &remote.engine {
+                    Engine::Docker(docker) => remote.start_container(docker),
+                    Engine::Ssh(_) => Ok(()),
+                });
+                restarted.await.map_err(|error| self.lost(&error.to_string()))?;
+                self.forget_copies().await;
+                self.is_down.store(false, Ordering::Relaxed);
+            } else {
+                killed?;
+            }
             self.lost_scripts().remove(&id);
         }
         Ok(())
+    }
+
+    /// After the container was started again: no script is left that could have changed a copy, and it may be a new one.
+    async fn forget_copies(&self) {
+        let roots = self.roots.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for root in roots {
+            *root.state.lock().await = None;
+        }
     }
 
     fn lost_scripts(&self) -> std::sync::MutexGuard<'_, std::collections::BTreeSet<String>> {
@@ -243,7 +260,22 @@ impl Remote {
         tokio::select! {
             biased;
             () = request.cancel.cancelled() => Ok(None),
-            prepared = self.bring(request, is_merged) => prepared.map(Some),
+            prepared = self.bring_again(request, is_merged) => prepared.map(Some),
+        }
+    }
+
+    /// The other side may have been lost since the last script, which only shows now. Nothing has run yet.
+    async fn bring_again(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        is_merged: bool,
+    ) -> Result<Prepared, ExecError> {
+        let was_down = self.is_down.load(Ordering::Relaxed);
+        match self.bring(request, is_merged).await {
+            Err(ExecError::Lost { .. }) if !was_down && self.is_down.load(Ordering::Relaxed) => {
+                self.bring(request, is_merged).await
+            }
+            brought => brought,
         }
     }
 
@@ -364,6 +396,10 @@ impl Remote {
             "cwd" => Err(ExecError::WorkingDirectory(request.cwd.to_owned())),
             "missing" => Err(ExecError::Missing("python3".to_owned())),
             "running" => Err(self.lost("the connection to a script ended before the script")),
+            "left" => {
+                Err(self
+                    .lost("what a script has started cannot be ended: no process is left for it"))
+            }
             // It has killed the shell that ran it.
             "killed" => {
                 self.call_registered(&program::kill(&prepared.id), None).await?;

@@ -13,7 +13,7 @@ use fabro_sandbox::{
 use fabro_sandbox::{Exit, SshSettings};
 
 use crate::conformance::{Ground, running, seconds, ssh_settings, until};
-use crate::server::{Server, image};
+use crate::server::{Server, drop_connections, image};
 
 /// A test for every provider that copies the working directory.
 macro_rules! for_copies {
@@ -606,6 +606,47 @@ for started in range(100):
     assert_eq!(ground.output("echo next").await, "next\nCode(0)");
 }
 
+/// It leaves no process for the programs that would end it.
+#[tokio::test]
+async fn a_container_is_used_again_after_a_fork_bomb() {
+    for copy in [false, true] {
+        let few = |settings: &mut fabro_sandbox::RemoteSettings| {
+            let EngineSettings::Docker(docker) = &mut settings.engine else { unreachable!() };
+            docker.max_processes = 60;
+        };
+        let Some(ground) = Ground::docker_with(copy, few).await else { return };
+        std::fs::write(ground.path("work/here"), "x").unwrap();
+        let bomb = "b() { b | b & }; b; sleep 1; echo bombed";
+        let finished = ground.try_run(bomb).await;
+        assert!(matches!(finished, Ok(_) | Err(ExecError::Lost { .. })), "{finished:?}");
+        assert_eq!(ground.output("cat here; echo y > made").await, "x\nCode(0)");
+        assert!(ground.path("work/made").exists());
+    }
+}
+
+/// The connection was lost while no script ran.
+#[tokio::test]
+async fn a_connection_that_was_lost_between_two_scripts_is_made_again() {
+    let Some(mut ground) = Ground::ssh().await else { return };
+    assert_eq!(ground.output("echo one > one").await, "\nCode(0)");
+    drop_connections(ground.server.as_ref().unwrap());
+    ground.server.as_mut().unwrap().restart();
+    std::fs::write(ground.path("work/two"), "2").unwrap();
+    assert_eq!(ground.output("cat one two").await, "one\n2\nCode(0)");
+}
+
+/// The same of a container with a copy.
+#[tokio::test]
+async fn a_container_that_stopped_between_two_scripts_is_started_again() {
+    let Some(ground) = Ground::docker_copy().await else { return };
+    assert_eq!(ground.output("echo one > one").await, "\nCode(0)");
+    let name = format!("fabro-{}", ground.settings.as_ref().unwrap().run.to_lowercase());
+    let mut kill = Command::new("docker");
+    assert!(kill.args(["kill", &name]).stdout(Stdio::null()).status().unwrap().success());
+    std::fs::write(ground.path("work/two"), "2").unwrap();
+    assert_eq!(ground.output("cat one two").await, "one\n2\nCode(0)");
+}
+
 /// What leaves its session and clears its environment ends with its script, as far as no other script runs.
 #[tokio::test]
 async fn nothing_in_a_container_outlives_its_script() {
@@ -691,21 +732,6 @@ fn a_machine_that_cannot_be_reached_is_named() {
     assert!(error.starts_with("ssh://127.0.0.1:1 cannot be reached: "), "{error}");
     let error = check("-oProxyCommand=touch x").unwrap_err().to_string();
     assert!(error.contains("is not the name of a machine"), "{error}");
-}
-
-/// Ends the processes of the server that hold connections; it accepts new ones.
-fn drop_connections(server: &Server) {
-    let parent = server.child.id().to_string();
-    let mut pids: Vec<String> = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent_of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
-        if parent_of == Some(&parent) {
-            pids.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    assert!(!pids.is_empty());
-    Command::new("kill").arg("-9").args(pids).status().unwrap();
 }
 
 /// The image of the tests with a user who is not root.

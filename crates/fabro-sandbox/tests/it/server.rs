@@ -126,3 +126,18 @@ impl Drop for Server {
         let _ = self.child.wait();
     }
 }
+
+/// Ends the processes of the server that hold connections; it accepts new ones.
+pub(crate) fn drop_connections(server: &Server) {
+    let parent = server.child.id().to_string();
+    let mut pids: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent_of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        if parent_of == Some(&parent) {
+            pids.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    assert!(!pids.is_empty());
+    Command::new("kill").arg("-9").args(pids).status().unwrap();
+}
