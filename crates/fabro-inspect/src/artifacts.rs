@@ -118,7 +118,8 @@ impl ArtifactFold {
         let last: BTreeMap<&str, u64> =
             self.kept.iter().map(|kept| (&*kept.artifact.file, kept.seq)).collect();
         for Kept { seq, ts_ms, stage, artifact } in &self.kept {
-            if last.get(&*artifact.file) != Some(seq) || chosen.is_some_and(|it| !stage.is_called(it))
+            if last.get(&*artifact.file) != Some(seq)
+                || chosen.is_some_and(|it| !stage.is_called(it))
             {
                 continue;
             }

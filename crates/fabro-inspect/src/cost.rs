@@ -150,12 +150,7 @@ impl CostSum {
     }
 
     /// The same by folds of these logs.
-    pub fn add_folds(
-        &mut self,
-        run: RunId,
-        folds: Vec<CostFold>,
-        is_free: &dyn Fn(&str) -> bool,
-    ) {
+    pub fn add_folds(&mut self, run: RunId, folds: Vec<CostFold>, is_free: &dyn Fn(&str) -> bool) {
         for parent in folds.iter().filter_map(|fold| fold.parent.as_ref()) {
             let stage = (parent.run_id, Arc::clone(&parent.node_id), parent.visit);
             self.held.entry(stage).or_default().push(parent.clone());

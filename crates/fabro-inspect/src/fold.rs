@@ -254,9 +254,8 @@ fn bytes_of(row: &StageRow) -> usize {
     });
     let candidates = row.choice.iter().flat_map(|choice| &choice.candidates);
     let clauses = |it: &Candidate| it.clauses.len() * 2 * size_of::<ClauseResult>();
-    let choice = candidates.map(|it| {
-        PER_CANDIDATE + it.condition.as_ref().map_or(0, |text| text.len()) + clauses(it)
-    });
+    let choice = candidates
+        .map(|it| PER_CANDIDATE + it.condition.as_ref().map_or(0, |text| text.len()) + clauses(it));
     let texts = row.files_touched.iter().chain(&row.warnings);
     let texts: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
     PER_ROW + failure + choice.sum::<usize>() + texts

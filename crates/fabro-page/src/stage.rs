@@ -125,10 +125,13 @@ fn facts(report: &StageReport, extras: StageExtras<'_>) -> Vec<Fact> {
     let mut add = |name, value: String| facts.push(Fact { name, value });
     add("status", row.status.to_owned());
     if let Some(kind) = extras.kind {
-        add("kind", match kind {
-            fabro_types::NodeKind::ManagerLoop => "sub-workflow".to_owned(),
-            kind => kind.to_string(),
-        });
+        add(
+            "kind",
+            match kind {
+                fabro_types::NodeKind::ManagerLoop => "sub-workflow".to_owned(),
+                kind => kind.to_string(),
+            },
+        );
     }
     add("took", took(row.duration_ms));
     if row.attempts > 1 {

@@ -183,24 +183,29 @@ mod tests {
     fn code_in_prose_is_found() {
         check("", &[]);
         check("one\ntwo", &[(false, "one\ntwo")]);
-        check("see\n```rust\nfn a() {}\n\n```\nend", &[
-            (false, "see\n"),
-            (true, "```rust\nfn a() {}\n\n```\n"),
-            (false, "end"),
-        ]);
+        check(
+            "see\n```rust\nfn a() {}\n\n```\nend",
+            &[(false, "see\n"), (true, "```rust\nfn a() {}\n\n```\n"), (false, "end")],
+        );
         check("~~~\n```\n~~~\nend", &[(true, "~~~\n```\n~~~\n"), (false, "end")]);
-        check("a fence that\n```\nnever ends", &[(false, "a fence that\n"), (true, "```\nnever ends")]);
-        check("| a | b |\n|---|---|\n\tx\n    y\nz", &[
-            (true, "| a | b |\n|---|---|\n\tx\n    y\n"),
-            (false, "z"),
-        ]);
+        check(
+            "a fence that\n```\nnever ends",
+            &[(false, "a fence that\n"), (true, "```\nnever ends")],
+        );
+        check(
+            "| a | b |\n|---|---|\n\tx\n    y\nz",
+            &[(true, "| a | b |\n|---|---|\n\tx\n    y\n"), (false, "z")],
+        );
     }
 
     #[test]
     fn prose_is_escaped() {
         let html = Texts::cut_at(100).prose("a <b>\n```\n<i>\n```\n");
         assert!(html.contains("a &#60;b&#62;") && html.contains("&#60;i&#62;"), "{html}");
-        assert!(html.contains("<code>") && !html.contains("<i>") && !html.contains("<b>"), "{html}");
+        assert!(
+            html.contains("<code>") && !html.contains("<i>") && !html.contains("<b>"),
+            "{html}"
+        );
         // Where all of it is code, the block is.
         assert!(Texts::cut_at(100).block("x").starts_with("<pre class=\"text\">x</pre>"));
     }

@@ -106,11 +106,7 @@ impl Wholes {
     }
 
     /// The report of a run as JSON, with the gates of its sub-workflows and its last event.
-    pub(super) async fn json(
-        &self,
-        run: RunId,
-        gates: Vec<Gate>,
-    ) -> Result<(Bytes, u64), Problem> {
+    pub(super) async fn json(&self, run: RunId, gates: Vec<Gate>) -> Result<(Bytes, u64), Problem> {
         let mut whole = self.get(run).await?;
         if let Some(json) = &whole.json {
             return Ok((json.clone(), whole.seq));
