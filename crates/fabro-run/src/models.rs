@@ -45,6 +45,7 @@ fn provider(settings: &ProviderSettings) -> Result<Provider, SetupError> {
     let default = Provider::new(&settings.name, settings.kind);
     Ok(Provider {
         base_url: settings.base_url.clone(),
+        listed_model: settings.listed_model.clone(),
         interface: settings.interface,
         output_schema: settings.output_schema,
         key: settings.api_key(variable).map_err(missing)?.map(Secret::new),

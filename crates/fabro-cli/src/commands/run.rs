@@ -63,6 +63,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
 
+    /// Ask the providers, also where the settings name a model script that answers always
+    #[arg(long, conflicts_with_all = ["model_script", "dry_run"])]
+    pub live: bool,
+
     /// Seed of all random choices [default: a hash of workflow and inputs]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -170,6 +174,8 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
         goal,
         inputs: args.inputs.into_iter().collect(),
         model: args.model,
+        model_script_file: args.model_script.as_deref().map(file_name),
+        live: args.live,
         model_script: read(args.model_script.as_deref(), "the model script")?,
         answers: read(args.answers.as_deref(), "the answers")?,
         auto_approve: args.auto_approve,
@@ -180,6 +186,11 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
         sandbox: args.sandbox.as_deref().and_then(SandboxProvider::parse),
         preserve_sandbox: args.preserve_sandbox,
     })
+}
+
+/// The name of a file for messages.
+pub fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Reads a text file that an option names, or a pipe.
