@@ -165,24 +165,15 @@ impl AskedModels {
     /// # Errors
     /// The settings of a provider cannot be used.
     pub(crate) fn text(&self, settings: &RunSettings) -> Result<Option<String>, SetupError> {
-        let mut texts = Vec::new();
-        if self.first.is_empty() {
-        } else if settings.model_script.is_some() {
-            let file = settings.model_script_file.as_ref();
-            texts.push(file.map_or("scripted".to_owned(), |file| format!("scripted ({file})")));
-        } else if !settings.providers.is_empty() {
-            let client = client(&settings.providers, &settings.models)?;
-            for request in &self.first {
-                // One that goes nowhere is reported as missing.
-                let Ok((provider, model)) = client.route(request) else { continue };
-                let own = settings.providers.iter().find(|it| it.name == provider.name);
-                let text = own.map_or_else(String::new, |own| origin(own, &model, &client));
-                let text = format!("{}/{model}{text}", provider.name);
-                if !texts.contains(&text) {
-                    texts.push(text);
-                }
-            }
-        }
+        let mut texts = match (&settings.model_script, settings.providers.is_empty()) {
+            _ if self.first.is_empty() => Vec::new(),
+            (Some(_), _) => match &settings.model_script_file {
+                Some(file) => vec![format!("scripted ({file})")],
+                None => vec!["scripted".to_owned()],
+            },
+            (None, true) => Vec::new(),
+            (None, false) => self.model_texts(settings)?,
+        };
         texts.extend(self.programs.iter().cloned());
         let more = texts.len().saturating_sub(SHOWN_MODELS);
         texts.truncate(SHOWN_MODELS);
@@ -190,6 +181,23 @@ impl AskedModels {
             texts.push(format!("{more} more"));
         }
         Ok((!texts.is_empty()).then(|| texts.join(", ")))
+    }
+
+    /// Each model with its provider, once.
+    fn model_texts(&self, settings: &RunSettings) -> Result<Vec<String>, SetupError> {
+        let client = client(&settings.providers, &settings.models)?;
+        let mut texts = Vec::new();
+        for request in &self.first {
+            // One that goes nowhere is reported as missing.
+            let Ok((provider, model)) = client.route(request) else { continue };
+            let own = settings.providers.iter().find(|it| it.name == provider.name);
+            let text = own.map_or_else(String::new, |own| origin(own, &model, &client));
+            let text = format!("{}/{model}{text}", provider.name);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        Ok(texts)
     }
 }
 

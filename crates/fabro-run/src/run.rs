@@ -240,7 +240,7 @@ impl Run {
     pub fn with_resume_options(mut self, mut options: ResumeOptions) -> Result<Self, RunError> {
         if options.answers.is_some() {
             let recorded = self.settings.clone();
-            self.settings.answers = options.answers;
+            self.settings.answers = options.answers.take();
             let redactor = ServiceBuilder::new(&self.settings).recorded_redactor();
             refuse_secrets_in_input(&redactor, &self.settings, &Map::new(), "")?;
             self.warnings.extend(exhausted_answers(&self.settings, &recorded, &self.events));

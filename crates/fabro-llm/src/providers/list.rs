@@ -41,6 +41,13 @@ pub(super) async fn models(
         if status.is_redirection() {
             return Err(failure::redirected(provider, endpoint, response.headers()));
         }
+        if status.as_u16() == 404 {
+            return Err(failure::own(
+                ErrorKind::UnknownModel,
+                provider,
+                "404: it has no list of models",
+            ));
+        }
         let headers = response.headers().clone();
         let body = body(response, provider, endpoint).await?;
         if !status.is_success() {
