@@ -24,9 +24,8 @@ pub(crate) fn stream(turn: &Turn) -> (Vec<String>, Vec<String>) {
     }
     let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": stop(turn)}]});
     let mut end = vec![event(None, &chunk(&finish))];
-    if let Some(tokens) = turn.usage {
-        end.push(event(None, &chunk(&json!({"choices": [], "usage": usage(tokens)}))));
-    }
+    let tokens = turn.usage.unwrap_or_default();
+    end.push(event(None, &chunk(&json!({"choices": [], "usage": usage(tokens)}))));
     end.push(event(None, "[DONE]"));
     (events, end)
 }
@@ -85,7 +84,7 @@ pub(crate) fn whole(turn: &Turn) -> String {
         message["tool_calls"] = calls.into();
     }
     let choice = json!({"index": 0, "message": message, "finish_reason": stop(turn)});
-    let rest = json!({"choices": [choice], "usage": turn.usage.map(usage)});
+    let rest = json!({"choices": [choice], "usage": usage(turn.usage.unwrap_or_default())});
     object("chat.completion", &rest).to_string()
 }
 

@@ -169,7 +169,9 @@ pub fn price_by(catalog: Arc<Catalog>, clock: Arc<dyn Clock>, unpriced: Arc<Atom
         if usage.cost_usd == 0.0 && usage.unpriced_requests == 0 {
             usage.set_costs(catalog.costs(usage, clock.now_ms()));
         }
-        if usage.unpriced_requests > 0 {
+        // Where tokens are not known either, the provider's warning says so.
+        let has_tokens = usage.input_tokens > 0 || usage.output_tokens > 0;
+        if usage.unpriced_requests > 0 && has_tokens {
             unpriced.store(true, Ordering::Relaxed);
         }
     })

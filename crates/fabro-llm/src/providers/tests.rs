@@ -7,7 +7,7 @@ use super::events::{Event, EventError};
 use super::interface::Wire;
 use super::prefix::PrefixHash;
 use super::prepared::event_reader;
-use super::turn::{Pricing, Turn};
+use super::turn::{NO_USAGE, Pricing, Turn};
 use super::{Part, Provider, ProviderKind};
 
 /// Reads events, each as `name|data`, and returns what the turn has afterwards.
@@ -33,7 +33,9 @@ fn read(kind: ProviderKind, events: &[&str]) -> String {
         };
         while let Some(part) = turn.pop_part() {
             lines.push(match part {
+                Part::Warning(text) if text == NO_USAGE => continue,
                 Part::Text(text) | Part::Warning(text) => text,
+                Part::Usage(_) => continue,
                 Part::Reasoning(thought) => {
                     let signature = thought.signature.unwrap_or_default();
                     let hidden = thought.redacted.or(thought.phase).unwrap_or_default();

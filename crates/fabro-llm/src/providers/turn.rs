@@ -14,7 +14,7 @@ use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 const LONGEST_NAME: usize = 128;
 
 /// The warning when an answer does not say what it used.
-const NO_USAGE: &str =
+pub(super) const NO_USAGE: &str =
     "the provider does not report tokens: limits of tokens and of costs do not count them";
 
 /// One turn of a model while its events arrive. Readers add to it; its parts are handed out as soon
@@ -49,6 +49,8 @@ pub(super) struct Turn {
     pub(super) tokens: Tokens,
     /// Those that were handed out.
     reported: Tokens,
+    /// The provider says nothing of tokens.
+    pub(super) lacks_usage: bool,
     /// Why the model stopped, once it says so.
     pub(super) finish: Option<FinishReason>,
     /// Why the model refuses to answer; empty when it does not.
@@ -251,7 +253,7 @@ impl Turn {
             _ => StopReason::ToolCalls,
         };
         let mut usage = self.usage();
-        if self.tokens == Tokens::default() && !self.pricing.is_free() {
+        if self.lacks_usage && !self.pricing.is_free() {
             usage.unpriced_requests = 1;
             self.warn(NO_USAGE.to_owned());
         }

@@ -15,6 +15,7 @@ pub(in crate::providers) struct Reader {
     calls: PartialCalls,
     details: PartialDetails,
     text: LeadingThought,
+    has_usage: bool,
 }
 
 impl EventReader for Reader {
@@ -61,7 +62,7 @@ impl EventReader for Reader {
             self.calls.add_whole(call);
         }
         add_finish(&choice["finish_reason"], turn);
-        add_all_usage(body, turn);
+        self.has_usage = add_all_usage(body, turn);
         // It is whole, whether or not it says why it stopped.
         turn.finish.get_or_insert(FinishReason::Complete);
         self.end(turn)
@@ -80,7 +81,7 @@ impl Reader {
             self.calls.add(piece);
         }
         add_finish(&choice["finish_reason"], turn);
-        add_all_usage(chunk, turn);
+        self.has_usage |= add_all_usage(chunk, turn);
     }
 
     fn end(&mut self, turn: &mut Turn) -> Result<(), EventError> {
@@ -96,6 +97,7 @@ impl Reader {
             }
             turn.add_call(&call.id, &call.name, call.arguments.into());
         }
+        turn.lacks_usage = !self.has_usage;
         turn.end()
     }
 
@@ -173,13 +175,15 @@ fn add_finish(reason: &Value, turn: &mut Turn) {
     }
 }
 
-/// Usage is in the chunk, in its choice (Moonshot), or in a field of the server's own (Groq).
-fn add_all_usage(chunk: &Value, turn: &mut Turn) {
+/// Usage is in the chunk, in its choice (Moonshot), or in a field of the server's own (Groq). Returns
+/// whether there is any.
+fn add_all_usage(chunk: &Value, turn: &mut Turn) -> bool {
     let places = [&chunk["x_groq"]["usage"], &chunk["choices"][0]["usage"], &chunk["usage"]];
     for usage in places {
         add_usage(usage, turn);
     }
     turn.set_tier(&chunk["service_tier"]);
+    places.iter().any(|usage| usage.is_object())
 }
 
 fn add_usage(usage: &Value, turn: &mut Turn) {
