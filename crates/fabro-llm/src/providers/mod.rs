@@ -5,7 +5,7 @@
 //! `anthropic`, `gemini`. Everything else is shared: `wire` (what a request body is made from),
 //! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `setup` (TLS), `names` (names and
 //! ids that providers accept), `history` and `prefix` (which parts of a conversation go back), `prepared` (a
-//! request as it is sent, kept for retries), `routing` (which provider), `endpoint` (URLs and headers).
+//! request as it is sent, kept for retries), `routing` (which provider), `list` (which models a server has), `endpoint` (URLs and headers).
 
 mod anthropic;
 mod chat_completions;
