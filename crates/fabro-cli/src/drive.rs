@@ -41,6 +41,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let mode = mode(shown, global);
     let progress = Progress::new(mode, global.paint_stderr(), fabro_run::now_ms);
     progress.announce(format!("run {id} · follow: {}", global.command(&format!("logs {id} -f"))));
+    if let Some(models) = run.models()? {
+        progress.announce(format!("models: {}", clean(&models)));
+    }
     if mode == Mode::Live {
         let runs_dir = global.store_to_read()?.runs_dir().clone();
         progress.show_output(Box::new(move |at: &StagePlace| {
@@ -205,7 +208,8 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             let refresh = global.command(&format!("resume {run} --refresh-providers"));
             let _ = writeln!(
                 text,
-                "Retry with: {resume}\nAfter a change of [providers] or [models] in the settings: {refresh}"
+                "Retry with: {resume}\nAfter a change of [providers], [models] or [run.model] in the settings: {refresh}\n\
+                 With another model for stages that name none: {resume} --model NAME"
             );
             text + &waiting_too(run, gates, global)
         }

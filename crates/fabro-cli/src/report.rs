@@ -119,6 +119,7 @@ pub fn report(error: anyhow::Error, global: &Global) -> Exit {
     if is_closed_pipe(&error) {
         return Exit::SUCCEEDED;
     }
+    let error = without_warnings(error);
     let paint = global.paint_stderr();
     let mut text = format!("{} {}\n", paint.error("error:"), clean(&error.to_string()));
     let mut printed = error.to_string();
@@ -135,6 +136,21 @@ pub fn report(error: anyhow::Error, global: &Global) -> Exit {
     }
     output::stderr(&text);
     exit_of(&error)
+}
+
+/// The error of a settings file without its warnings, which are printed before it.
+pub fn without_warnings(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<ConfigError>() {
+        Ok(ConfigError::Invalid(findings)) => {
+            let (warnings, errors) = findings.split();
+            if !warnings.list.is_empty() {
+                output::stderr(&format!("{warnings}\n"));
+            }
+            ConfigError::Invalid(Box::new(errors)).into()
+        }
+        Ok(error) => error.into(),
+        Err(error) => error,
+    }
 }
 
 /// What to do next, where the message does not say it.

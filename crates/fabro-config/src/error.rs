@@ -18,6 +18,18 @@ pub struct Findings {
     pub list: Vec<Diagnostic>,
 }
 
+impl Findings {
+    /// The warnings among them, and the others.
+    #[must_use]
+    pub fn split(self) -> (Self, Self) {
+        let Self { path, text, list } = self;
+        let (warnings, errors) =
+            list.into_iter().partition(|finding| finding.severity == Severity::Warning);
+        let warnings = Self { path: path.clone(), text: text.clone(), list: warnings };
+        (warnings, Self { path, text, list: errors })
+    }
+}
+
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let index = LineIndex::new(&self.text);

@@ -66,7 +66,7 @@ pub use fabro_types::{Permissions, ProviderKind};
 pub use git::{GitAuthor, GitSettings};
 pub use hooks::{Hook, HookAction, HookEvent, OnHookError};
 pub use locate::{RunFile, Target, load, locate, workflow_names};
-pub use model::ModelSettings;
+pub use model::{ModelSettings, ScriptUse};
 pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};

@@ -12,8 +12,21 @@ pub struct ModelSettings {
     pub provider: Option<String>,
     /// `fallbacks`: the models to try when it fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
-    /// `script`: a file of canned responses, used only while no provider is configured.
+    /// `script`: a file of canned responses, used as `script_when` says.
     /// [`settings`](crate::settings) makes it absolute; [`parse`](crate::parse) and [`parse_settings`](crate::parse_settings) leave it as
     /// written.
     pub script: Option<PathBuf>,
+    /// `script_when`: when the script answers; [`ScriptUse::NoProvider`] when absent.
+    pub script_when: Option<ScriptUse>,
+}
+
+/// `run.model.script_when`: when a model script that the settings name answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScriptUse {
+    /// `no_provider`: while no provider is configured.
+    #[default]
+    NoProvider,
+    /// `always`: also when one is, unless the command line asks for a model.
+    Always,
 }

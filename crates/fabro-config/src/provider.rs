@@ -20,6 +20,9 @@ pub struct ProviderSettings {
     pub kind: ProviderKind,
     /// `base_url`: its address; the usual one of its kind when absent.
     pub base_url: Option<String>,
+    /// The only model that it lists, where a run needs one and none is named. No setting: it is found when
+    /// the run is created.
+    pub listed_model: Option<String>,
     /// `interface`: the interface of its models, where its kind is `openai` or `openai-compatible`.
     pub interface: Option<ModelInterface>,
     /// `output_schema`: whether it takes the JSON Schema of a response; when absent, that is tried.

@@ -146,6 +146,7 @@ const COMMON: &[Setting] = &[
     ("run.model.provider", String),
     ("run.model.fallbacks", Strings),
     ("run.model.script", String),
+    ("run.model.script_when", Word(&["no_provider", "always"])),
     ("run.on_unavailable", Word(&["pause", "fail"])),
     ("run.retry_unavailable", Duration),
     ("run.hooks", Tables),

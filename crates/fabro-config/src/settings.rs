@@ -113,11 +113,17 @@ impl Settings {
             None => strong.provider.or(weak.provider),
         };
         let fallbacks = if strong.fallbacks.is_empty() { weak.fallbacks } else { strong.fallbacks };
+        // When a script answers is said beside it.
+        let script_when = match strong.script {
+            Some(_) => strong.script_when,
+            None => strong.script_when.or(weak.script_when),
+        };
         let model = ModelSettings {
             name: strong.name.or(weak.name),
             provider,
             fallbacks,
             script: strong.script.or(weak.script),
+            script_when,
         };
         let mut providers = weaker.providers;
         providers.extend(self.providers);

@@ -8,7 +8,8 @@
 //! providers can be played too: errors in each provider's own form, streams that break, end early or
 //! hang, and bytes with a delay between them.
 //!
-//! Every request is recorded for assertions.
+//! Every request is recorded for assertions, except one for the list of models (`GET …/models`) that the
+//! script has no answer for: it is answered with a single model, `default`.
 //!
 //! ```
 //! use fabro_fakes::{Fault, Response, Server};

@@ -127,8 +127,25 @@ async fn answer(mut socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     http::write(socket, wire).await
 }
 
+/// What a server lists that has a single model.
+const LIST: &str = r#"{"object": "list", "data": [{"id": "default", "object": "model"}]}"#;
+
 impl Shared {
+    /// A request for the list of models, which the script does not answer itself. It is not recorded: what asks a model
+    /// decides when the list is needed.
+    fn is_list(&self, request: &Request) -> bool {
+        let path = request.path.split('?').next().unwrap_or_default();
+        let is_own = match &self.answers {
+            Answers::Script(script) => script.iter().any(|it| it.path() == Some(path)),
+            Answers::By(_) => false,
+        };
+        request.method == "GET" && path.ends_with("/models") && !is_own
+    }
+
     fn next(&self, request: Request) -> Response {
+        if self.is_list(&request) {
+            return Response::bytes(200, "application/json", LIST);
+        }
         let script = match &self.answers {
             Answers::Script(script) => script,
             Answers::By(answer) => {

@@ -14,7 +14,8 @@ use fabro_types::RunId;
 use serde_json::{Map, Value};
 
 use crate::control::{Cancellation, ForkPoint, cancel, check_at, fork};
-use crate::run::{RefreshedModels, ResumeOptions, Run};
+use crate::resume_options::{RefreshedModels, ResumeOptions};
+use crate::run::Run;
 use crate::run_id::RUN_ID_VARIABLE;
 use crate::spec::RunSpec;
 use crate::{RunError, SetupError};

@@ -48,6 +48,9 @@ pub struct RunSettings {
     pub prepare: Vec<String>,
     /// The text of the model script that LLM stages are answered from.
     pub model_script: Option<String>,
+    /// The name of its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_script_file: Option<String>,
     /// The model asked for on the command line or in the run's settings.
     pub model: Option<String>,
     /// The provider asked for there.

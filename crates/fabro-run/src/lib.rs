@@ -70,6 +70,7 @@
 
 mod actions;
 mod answers;
+mod asked_models;
 mod background;
 mod bundle;
 mod children;
@@ -88,6 +89,7 @@ mod preflight;
 mod prepare;
 mod reach;
 mod restore;
+mod resume_options;
 mod run;
 mod run_file;
 mod run_id;
@@ -126,9 +128,10 @@ pub use family::{Member, Within, holding_stages, run_redactor, running_members};
 pub use gates::{AskedGates, Gate, gate_names, gates_of_family, open_gates, open_gates_of_family};
 pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};
-pub use model_test::{ModelTest, ModelTestError, test_model, test_providers};
+pub use model_test::{ModelTest, ModelTestError, test_model, test_providers, usual_model};
 pub use models::{catalog, client, providers};
-pub use run::{DriveResult, RefreshedModels, ResumeOptions, Run};
+pub use resume_options::{RefreshedModels, ResumeOptions};
+pub use run::{DriveResult, Run};
 pub use run_file::{check_inputs, check_run_file};
 pub use run_id::{RUN_ID_VARIABLE, new_run_id};
 pub use run_services::{RunServices, SystemClock, now_ms};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fabro_config::{ProviderSettings, RunFile, Settings};
+use fabro_config::{ProviderSettings, RunFile, ScriptUse, Settings};
 use fabro_graph::{Node, NodeKind, Workflow};
 use fabro_llm::Catalog;
 use fabro_types::{Diagnostic, ProviderKind, Span, nearest};
@@ -93,11 +93,13 @@ impl<'a> ModelNames<'a> {
     ) -> Self {
         let own = run_file.map(|file| &file.config.model);
         let scripts = [own.and_then(|own| own.script.as_ref()), settings.model.script.as_ref()];
+        let when = [own.and_then(|own| own.script_when), settings.model.script_when];
         let provider = own.and_then(|own| own.provider.as_deref());
         Self {
             catalog: catalog(&settings.models),
             provider: provider.or(settings.model.provider.as_deref()),
-            is_scripted: providers.is_empty() && scripts.iter().any(Option::is_some),
+            is_scripted: (providers.is_empty() || when.contains(&Some(ScriptUse::Always)))
+                && scripts.iter().any(Option::is_some),
             providers,
         }
     }

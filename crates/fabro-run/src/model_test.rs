@@ -9,6 +9,8 @@ use fabro_llm::{
 use fabro_types::Usage;
 use serde::Serialize;
 
+use crate::SetupError;
+use crate::asked_models::only;
 use crate::models::client;
 
 const QUESTION: &str = "Which planet do people live on? Answer with one word.";
@@ -97,7 +99,16 @@ fn request(provider: Option<String>, model: Option<String>) -> Request {
 }
 
 async fn ask(client: &Providers, provider: Option<String>, model: Option<String>) -> ModelTest {
-    let request = request(provider.clone(), model.clone());
+    let mut request = request(provider.clone(), model.clone());
+    if let Some(name) = client.provider_of_unnamed(&request).map(|it| it.name.clone()) {
+        match only(client.list_models(&name).await) {
+            Ok(model) => {
+                request.provider = Some(name);
+                request.model = Some(model);
+            }
+            Err(fix) => return unnamed(name, fix),
+        }
+    }
     let (provider, model) = match client.route(&request) {
         Ok((provider, model)) => (Some(provider.name.clone()), Some(model)),
         Err(_) => (provider, model),
@@ -114,6 +125,44 @@ async fn ask(client: &Providers, provider: Option<String>, model: Option<String>
         Ok(reply) => answered(test, &reply, client.catalog()),
         Err(error) => {
             ModelTest { usage: (*error.usage).clone(), error: Some(test_error(error)), ..test }
+        }
+    }
+}
+
+/// No model is named, and the provider has no usual one.
+fn unnamed(provider: String, fix: String) -> ModelTest {
+    let message = "no model is named".to_owned();
+    let error = Some(ModelTestError { kind: "settings", message, fix });
+    ModelTest { provider: Some(provider), error, ..ModelTest::default() }
+}
+
+/// The model that answers where none is named: `provider/model`.
+///
+/// # Errors
+///
+/// None would: the message of what is missing, and what to do. A server whose model is not named is asked for its
+/// list.
+pub async fn usual_model(
+    providers: &[ProviderSettings],
+    settings: &Settings,
+) -> Result<String, SetupError> {
+    let client = client(providers, &settings.models)?;
+    let mut request = Request::new(Vec::new());
+    request.provider.clone_from(&settings.model.provider);
+    request.model.clone_from(&settings.model.name);
+    if let Some(provider) = client.provider_of_unnamed(&request) {
+        let name = &provider.name;
+        return match only(client.list_models(name).await) {
+            Ok(model) => Ok(format!("{name}/{model}, the only one that it lists")),
+            Err(fix) => {
+                Err(SetupError::new(format!("no model is named for provider `{name}`"), fix))
+            }
+        };
+    }
+    match client.route(&request) {
+        Ok((provider, model)) => Ok(format!("{}/{model}", provider.name)),
+        Err(error) => {
+            Err(SetupError::new(error.message, "configure the provider, or choose another model"))
         }
     }
 }

@@ -7,12 +7,13 @@ use fabro_engine::{Backend, LlmSpec, NodeBody, NodeSpec, Plan};
 use fabro_external_agents::CliAgent;
 use fabro_graph::NodeKind;
 use fabro_handlers::ModelDefaults;
-use fabro_llm::{Catalog, Fallback, Providers, Request};
+use fabro_llm::{Catalog, Providers};
 use fabro_types::{Date, MAX_SUB_WORKFLOW_DEPTH};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
 use crate::RunError;
+use crate::asked_models::stage_requests;
 use crate::bundle::{Bundle, BundleError, RunSettings};
 use crate::models::{catalog, client};
 use crate::reach;
@@ -111,7 +112,7 @@ impl Search<'_> {
                 self.add(Problem::Agent(command.to_string()), spec);
             }
             Backend::Cli if !is_asked => self.program(spec, provider, model),
-            _ => self.models(spec, llm, Fallback { provider, model }),
+            _ => self.models(plan, spec, llm),
         }
     }
 
@@ -128,23 +129,12 @@ impl Search<'_> {
     }
 
     /// The model of the stage, those it falls back to, and the one that summarises.
-    fn models(&mut self, spec: &NodeSpec, llm: &LlmSpec, first: Fallback) {
+    fn models(&mut self, plan: &Plan, spec: &NodeSpec, llm: &LlmSpec) {
         let Some(providers) = &self.providers else { return };
-        let fallbacks: Vec<Fallback> = match &llm.fallbacks {
-            Some(own) => own.iter().map(|name| Fallback::new(&**name)).collect(),
-            None => self.settings.fallbacks.iter().map(Fallback::new).collect(),
-        };
-        let summary = self.settings.agent.summary_model.iter().map(Fallback::new);
-        let asked = [first].into_iter().chain(fallbacks).chain(summary);
-        let named: Vec<String> = asked
-            .filter_map(|Fallback { provider, model }| {
-                let mut request = Request::new(Vec::new());
-                request.provider = provider;
-                request.model = model;
-                // What cannot be routed is reported as missing.
-                providers.route(&request).ok().map(|(_, model)| model)
-            })
-            .collect();
+        let requests = stage_requests(self.settings, &self.defaults, plan, spec, llm);
+        // What cannot be routed is reported as missing.
+        let routed = |request| providers.route(&request).ok().map(|(_, model)| model);
+        let named: Vec<String> = requests.into_iter().filter_map(routed).collect();
         for name in named {
             self.named(&name, spec);
         }

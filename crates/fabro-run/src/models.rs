@@ -58,6 +58,7 @@ fn provider(settings: &ProviderSettings) -> Result<Provider, SetupError> {
     }
     Ok(Provider {
         base_url: settings.base_url.clone(),
+        listed_model: settings.listed_model.clone(),
         interface: settings.interface,
         output_schema: settings.output_schema,
         key: key.map(Secret::new),

@@ -1,5 +1,6 @@
 //! What a run needs and does not have, found before its first stage and before it is resumed:
-//! providers, keys, programs, turns of a model script. Nothing is asked over the network.
+//! providers, keys, programs, turns of a model script. Nothing is asked over the network; what servers list whose
+//! model is not named is asked before (`asked_models`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,6 +20,7 @@ use fabro_types::{
 };
 use serde_json::{Map, Value};
 
+use crate::asked_models::UnnamedFixes;
 use crate::bundle::{Bundle, BundleError, RunSettings};
 use crate::model_names::{UnknownModel, serves_any_model, unknown_model};
 use crate::models::{catalog, client};
@@ -39,10 +41,11 @@ pub(crate) fn check(
     bundle: &Bundle,
     plan: &Plan,
     work_dir: &Path,
+    unnamed: UnnamedFixes,
 ) -> Result<Vec<String>, RunError> {
     let reached = reach::from_start(plan);
     let subject = Subject { bundle, plan, reached: &reached, depth: 0, is_handled: false };
-    let findings = Preflight::new(&bundle.settings, work_dir)?.findings(&subject)?;
+    let findings = Preflight::new(&bundle.settings, work_dir, unnamed)?.findings(&subject)?;
     let mut warnings = warnings_of(bundle, findings)?;
     warnings.extend(unused_servers(&bundle.settings, plan, &reached));
     Ok(warnings)
@@ -101,9 +104,10 @@ pub(crate) fn check_resumed(
     members: &[Resumed],
     settings: &RunSettings,
     work_dir: &Path,
+    unnamed: UnnamedFixes,
 ) -> Result<Vec<String>, RunError> {
     let Some(root) = members.first() else { return Ok(Vec::new()) };
-    let preflight = Preflight::new(settings, work_dir)?;
+    let preflight = Preflight::new(settings, work_dir, unnamed)?;
     let mut all = Vec::new();
     // By run: what holds it, where in the file of the root, and whether that handles its failures.
     let mut holders: BTreeMap<RunId, Holder> = BTreeMap::new();
@@ -274,10 +278,16 @@ struct Preflight<'a> {
     catalog: Catalog,
     path: Vec<PathBuf>,
     work_dir: &'a Path,
+    /// What to do for providers that are asked without a model's name.
+    unnamed: UnnamedFixes,
 }
 
 impl<'a> Preflight<'a> {
-    fn new(settings: &'a RunSettings, work_dir: &'a Path) -> Result<Self, SetupError> {
+    fn new(
+        settings: &'a RunSettings,
+        work_dir: &'a Path,
+        unnamed: UnnamedFixes,
+    ) -> Result<Self, SetupError> {
         Ok(Self {
             settings,
             models: Models::new(settings)?,
@@ -285,6 +295,7 @@ impl<'a> Preflight<'a> {
             catalog: catalog(&settings.models),
             path: search_path(settings),
             work_dir,
+            unnamed,
         })
     }
 
@@ -456,7 +467,10 @@ impl<'a> Preflight<'a> {
         request.provider = provider;
         request.model = self.defaults.model_of(plan, spec);
         let error = match providers.route(&request) {
-            Ok((provider, model)) => return self.unknown_model(provider, model, unknown),
+            Ok((provider, model)) => {
+                return foreign_model(providers, &request, &provider.name, unknown)
+                    .or_else(|| self.unknown_model(provider, model, unknown));
+            }
             Err(error) => error,
         };
         let own = llm.fallbacks.as_ref().map(|own| own.iter().map(ToString::to_string).collect());
@@ -468,6 +482,17 @@ impl<'a> Preflight<'a> {
             request.model = model;
             providers.route(&request).is_ok()
         });
+        let consequence = if is_answered { Consequence::None } else { Consequence::NothingToAsk };
+        if let Some(provider) = providers.provider_of_unnamed(&request) {
+            let name = &provider.name;
+            let fix = self.unnamed.get(name).cloned();
+            return Some(Missing {
+                attribute: "provider",
+                message: format!("no model is named for provider `{name}`"),
+                fix: fix.unwrap_or_else(|| "name a model with `model`".to_owned()),
+                consequence,
+            });
+        }
         // Where no provider can be chosen, the name may be the mistake.
         let name = request.model.as_deref();
         let near = name.and_then(|name| unknown_model(&self.catalog, name)?.near);
@@ -475,7 +500,6 @@ impl<'a> Preflight<'a> {
             Some(near) => format!("did you mean `{near}`? else configure the provider"),
             None => "configure the provider, or choose another model".to_owned(),
         };
-        let consequence = if is_answered { Consequence::None } else { Consequence::NothingToAsk };
         Some(Missing { attribute: "model", message: error.message, fix, consequence })
     }
 
@@ -539,6 +563,23 @@ impl<'a> Preflight<'a> {
             },
         })
     }
+}
+
+/// A model of a vendor that is not configured, the first time: another provider is asked.
+fn foreign_model(
+    providers: &Providers,
+    request: &Request,
+    provider: &str,
+    unknown: &mut BTreeSet<String>,
+) -> Option<Missing> {
+    let owner = providers.absent_owner(request)?;
+    let model = request.model.clone()?;
+    let message =
+        format!("`{model}` is a model of {owner}, which is not configured; asking {provider}");
+    let fix = format!("write `{provider}/{model}` if that is right, else configure {owner}");
+    let is_first = unknown.insert(model);
+    let consequence = Consequence::None;
+    is_first.then_some(Missing { attribute: "model", message, fix, consequence })
 }
 
 /// The directories in which programs are looked for.

@@ -1,13 +1,12 @@
 //! A run: created or opened, resumed, driven.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Bundle, RunSettings, render_goal};
-use fabro_config::{GitSettings, ProviderSettings, Settings};
+use fabro_config::GitSettings;
 use fabro_engine::{
     DriveError, Handler, Inconsistent, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState,
     World, begin, last_state_event,
@@ -17,7 +16,7 @@ use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::{Exec, Sandbox};
 use fabro_store::{Batch, InboxId, Message, RunAt, RunStore, StoreError};
-use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, ModelInfo, RunId, RunStatus};
+use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +24,7 @@ use crate::answers::{
     UsedAnswers, exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input,
     unknown_gates, used_answers_of_family,
 };
+use crate::asked_models::AskedModels;
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::control::cancel_as_requested;
 use crate::family::{cancel_family, end_leftover_processes};
@@ -35,6 +35,7 @@ use crate::model_warnings::model_warnings;
 use crate::preflight;
 use crate::prepare::{PrepareError, RunDirs, prepare, prepare_dir};
 use crate::restore::restored_worktrees;
+use crate::resume_options::ResumeOptions;
 use crate::run_id::{RUN_ID_VARIABLE, new_run_id};
 use crate::run_services::RunServices;
 use crate::sandbox::{self, run_sandbox};
@@ -77,49 +78,6 @@ pub enum DriveResult {
     Interrupted,
 }
 
-/// What a resume changes. The rest is as when the run was created.
-#[derive(Clone, Debug, Default)]
-pub struct ResumeOptions {
-    /// A new spending limit in US dollars.
-    pub max_cost: Option<f64>,
-    /// The text of a file of prepared answers.
-    pub answers: Option<String>,
-    /// The text of a model script.
-    pub model_script: Option<String>,
-    /// Answer every gate with its default, else its first option.
-    pub auto_approve: bool,
-    /// Providers and models that replace those of the same names.
-    pub models: Option<RefreshedModels>,
-}
-
-/// Providers and models as the settings have them now.
-#[derive(Clone, Debug, Default)]
-pub struct RefreshedModels {
-    /// Providers, by name.
-    pub providers: Vec<ProviderSettings>,
-    /// Models, by name.
-    pub models: BTreeMap<String, ModelInfo>,
-}
-
-impl RefreshedModels {
-    /// Those of these settings and of the environment.
-    pub fn of(settings: &Settings) -> Self {
-        Self { providers: crate::providers(settings), models: settings.models.clone() }
-    }
-
-    /// Replaces what has the same name, and adds the rest.
-    fn put_into(self, settings: &mut RunSettings) {
-        for provider in self.providers {
-            let known = settings.providers.iter_mut().find(|known| known.name == provider.name);
-            match known {
-                Some(known) => *known = provider,
-                None => settings.providers.push(provider),
-            }
-        }
-        settings.models.extend(self.models);
-    }
-}
-
 /// A run that only this process may drive, until the value is dropped.
 #[expect(clippy::struct_field_names, reason = "a dry run is a term of its own")]
 pub struct Run {
@@ -151,7 +109,7 @@ impl Run {
         runs_dir: &Path,
         spec: RunSpec,
     ) -> Result<Self, RunError> {
-        let RunSpec { workflow, settings, inputs, dry_run, .. } = spec;
+        let RunSpec { workflow, mut settings, inputs, dry_run, .. } = spec;
         let written_goal = workflow.plan.workflow().attrs().text("goal");
         let goal = match spec.goal {
             Some(goal) => goal,
@@ -180,7 +138,10 @@ impl Run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
             sandbox::check(&settings.sandbox, &work_dir).await?;
-            warnings.extend(preflight::check(&bundle, &plan, &work_dir)?);
+            let asked = AskedModels::of(&bundle, &plan, &settings)?;
+            let unnamed = asked.name_listed(&mut settings).await?;
+            bundle.settings.providers.clone_from(&settings.providers);
+            warnings.extend(preflight::check(&bundle, &plan, &work_dir, unnamed)?);
             warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
             if settings.git.worktree == Some(true) {
                 let new = new_worktree(&work_dir, id, &own_dir, &settings.git, &plan).await?;
@@ -276,20 +237,15 @@ impl Run {
     /// # Errors
     ///
     /// The prepared answers hold a secret.
-    pub fn with_resume_options(mut self, options: ResumeOptions) -> Result<Self, RunError> {
+    pub fn with_resume_options(mut self, mut options: ResumeOptions) -> Result<Self, RunError> {
         if options.answers.is_some() {
             let recorded = self.settings.clone();
-            self.settings.answers = options.answers;
+            self.settings.answers = options.answers.take();
             let redactor = ServiceBuilder::new(&self.settings).recorded_redactor();
             refuse_secrets_in_input(&redactor, &self.settings, &Map::new(), "")?;
             self.warnings.extend(exhausted_answers(&self.settings, &recorded, &self.events));
         }
-        if options.model_script.is_some() {
-            self.settings.model_script = options.model_script;
-        }
-        if let Some(models) = options.models {
-            models.put_into(&mut self.settings);
-        }
+        options.put_models_into(&mut self.settings);
         self.settings.auto_approve |= options.auto_approve;
         self.max_cost = options.max_cost;
         let created = self.state.created.as_ref().filter(|_| options.max_cost.is_some());
@@ -331,8 +287,28 @@ impl Run {
             // Else what another process runs by now would be ended as left over.
             self.lease.check().await?;
         }
-        self.warnings.extend(preflight::check_resumed(&members, &self.settings, &work_dir)?);
+        let mut asked = AskedModels::default();
+        for preflight::Resumed { bundle, plan, .. } in &members {
+            asked.add(bundle, plan, &self.settings, 0)?;
+        }
+        let unnamed = asked.name_listed(&mut self.settings).await?;
+        let settings = &self.settings;
+        self.warnings.extend(preflight::check_resumed(&members, settings, &work_dir, unnamed)?);
         Ok(())
+    }
+
+    /// Which models answer the stages of the run, and where they are from, for people; `None` when no stage asks
+    /// any.
+    ///
+    /// # Errors
+    ///
+    /// The workflow kept with the run cannot be read back, or a provider's settings cannot be used.
+    pub fn models(&self) -> Result<Option<String>, RunError> {
+        let Some(created) = self.state.created.as_ref().filter(|_| !self.dry_run) else {
+            return Ok(None);
+        };
+        let bundle = Bundle::load(&*self.store, &created.bundle)?;
+        Ok(AskedModels::of(&bundle, &self.plan, &self.settings)?.text(&self.settings)?)
     }
 
     /// The run in this state with its workflow, as it will be resumed.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{Bundle, RunSettings, render_goal};
-use fabro_config::{SandboxProvider, SandboxSettings, Settings, Target};
+use fabro_config::{SandboxProvider, SandboxSettings, ScriptUse, Settings, Target};
 use fabro_engine::{Plan, PlanError};
 use fabro_graph::{MemorySources, Sources};
 use fabro_llm::Script;
@@ -98,6 +98,10 @@ pub struct Overrides {
     pub model: Option<String>,
     /// The text of a model script.
     pub model_script: Option<String>,
+    /// The name of its file.
+    pub model_script_file: Option<String>,
+    /// Providers answer, and no model script that the settings name.
+    pub live: bool,
     /// The text of a file of prepared answers.
     pub answers: Option<String>,
     /// Answer every gate with its default, else its first option.
@@ -231,6 +235,11 @@ fn merged_settings(
     };
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
     let script = configured.model.script.clone();
+    let own_script = config.model.script.clone();
+    let script_when = match own_script {
+        Some(_) => config.model.script_when,
+        None => config.model.script_when.or(configured.model.script_when),
+    };
     let providers = providers(&configured);
     let execution = config.execution.or(configured.defaults.execution);
     let mut env = configured.defaults.env;
@@ -247,7 +256,8 @@ fn merged_settings(
         prepare: prepare.into_iter().map(|step| step.script).collect(),
         sandbox: sandbox_settings(configured.sandbox, &overrides)?,
         model_script: overrides.model_script,
-        model: overrides.model.or(config.model.name),
+        model_script_file: overrides.model_script_file,
+        model: overrides.model.clone().or(config.model.name),
         provider: config.model.provider,
         configured_provider: configured.model.provider,
         answers: overrides.answers,
@@ -265,13 +275,21 @@ fn merged_settings(
         models: configured.models,
         fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
     };
-    // A script of the settings replaces missing providers; one of the overrides always counts.
-    if settings.model_script.is_none() && settings.providers.is_empty() {
+    // A script of the settings replaces missing providers, or those that are there where it is to answer always;
+    // one of the overrides always counts.
+    let is_wanted = match script_when.unwrap_or_default() {
+        ScriptUse::Always => overrides.model.is_none() || settings.providers.is_empty(),
+        ScriptUse::NoProvider => settings.providers.is_empty(),
+    };
+    if settings.model_script.is_none() && is_wanted && !overrides.live {
         let own = file.map(|file| model_script_of(file, home).map_err(|it| invalid(file, it)));
+        let script = own_script.or(script);
         settings.model_script = match own.transpose()?.flatten() {
             Some(text) => Some(text),
             None => script.as_deref().map(read_model_script).transpose()?,
         };
+        let name = script.as_deref().and_then(Path::file_name);
+        settings.model_script_file = name.map(|name| name.to_string_lossy().into_owned());
     }
     Ok(settings)
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fabro_config::{ProviderSettings, Settings};
+use fabro_config::{ProviderSettings, ScriptUse, Settings};
 use fabro_server::FailingWebhook;
 use fabro_store::{SqliteStore, StoreError};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use super::verify::check_store;
 use crate::exit::Exit;
 use crate::global::{Global, settings};
 use crate::output;
+use crate::report::without_warnings;
 use fabro_terminal::Paint;
 
 /// Check that everything runs need is available
@@ -65,7 +66,7 @@ pub async fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> 
     ];
     checks.extend(space(&dir));
     checks.extend(webhooks(&dir));
-    checks.extend(models());
+    checks.extend(models().await);
     output::report(args.json, &checks, || text(&checks, global.paint_stdout()))?;
     let failed = checks.iter().any(|check| check.status == CheckStatus::Failed);
     Ok(if failed { Exit::FAILED } else { Exit::SUCCEEDED })
@@ -152,20 +153,25 @@ fn existing(dir: &Path) -> PathBuf {
 }
 
 /// Each provider that is configured, and what would answer the stages that name no model.
-fn models() -> Vec<Check> {
+async fn models() -> Vec<Check> {
     let check = |name, status, detail| Check { name, status, detail };
     let settings = match settings() {
         Ok(settings) => settings,
-        Err(error) => return vec![check("model", CheckStatus::Failed, error.to_string())],
+        Err(error) => {
+            let error = without_warnings(error);
+            return vec![check("model", CheckStatus::Failed, error.to_string())];
+        }
     };
     let providers = fabro_run::providers(&settings);
     let mut checks: Vec<_> = providers.iter().map(|it| provider(it, &settings)).collect();
+    let is_scripted = settings.model.script.is_some()
+        && (providers.is_empty() || settings.model.script_when == Some(ScriptUse::Always));
+    if !is_scripted && !providers.is_empty() {
+        let (status, detail) = usual_model(&providers, &settings).await;
+        checks.push(check("model", status, detail));
+        return checks;
+    }
     let (status, detail) = match (settings.model.name, settings.model.script) {
-        (Some(name), _) if !providers.is_empty() => (CheckStatus::Ok, name),
-        (None, _) if !providers.is_empty() => (
-            CheckStatus::Ok,
-            "the default model of the first provider; `fabro model test` tests it".to_owned(),
-        ),
         (_, Some(script)) if !script.is_file() => {
             let why = format!("{} is not a file; fix `run.model.script`", script.display());
             (CheckStatus::Failed, why)
@@ -180,6 +186,17 @@ fn models() -> Vec<Check> {
     };
     checks.push(check("model", status, detail));
     checks
+}
+
+/// The model of stages that name none. A server is asked for its list when the settings name none either.
+async fn usual_model(providers: &[ProviderSettings], settings: &Settings) -> (CheckStatus, String) {
+    if let Some(name) = &settings.model.name {
+        return (CheckStatus::Ok, name.clone());
+    }
+    match fabro_run::usual_model(providers, settings).await {
+        Ok(model) => (CheckStatus::Ok, format!("{model}; `fabro model test` tests it")),
+        Err(error) => (CheckStatus::Failed, format!("{error}: {}", error.fix)),
+    }
 }
 
 /// A provider, without anything secret. It is not asked.

@@ -9,7 +9,7 @@ use fabro_run::{RefreshedModels, ResumeOptions, Run, RunError};
 use fabro_terminal::diagnostics;
 use fabro_types::RunId;
 
-use super::run::{detach, read_option, read_script};
+use super::run::{detach, file_name, read_option, read_script};
 use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::error::usage;
@@ -36,6 +36,10 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
 
+    /// The model of stages that name none, from now on in this resume
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::models))]
+    pub model: Option<String>,
+
     /// Canned responses instead of a model, as JSON: for each node a list of turns
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
@@ -44,7 +48,8 @@ pub struct ResumeArgs {
     #[arg(long)]
     pub auto_approve: bool,
 
-    /// Take providers and models of the settings as they are now, in place of those that the run began with
+    /// Take providers, models and run.model of the settings as they are now, in place of those that the run began
+    /// with
     #[arg(long)]
     pub refresh_providers: bool,
 
@@ -80,6 +85,8 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         max_cost: args.max_cost,
         answers: answers.transpose()?,
         model_script: script.transpose()?,
+        model_script_file: args.model_script.as_deref().map(file_name),
+        model: args.model.clone(),
         auto_approve: args.auto_approve,
         models: refreshed,
     };
@@ -128,6 +135,9 @@ fn options(args: &ResumeArgs) -> Vec<OsString> {
             options.extend([name.into(), file.clone().into()]);
         }
     }
+    if let Some(model) = &args.model {
+        options.extend(["--model".into(), model.into()]);
+    }
     if args.auto_approve {
         options.push("--auto-approve".into());
     }
@@ -148,6 +158,7 @@ mod tests {
             max_cost: Some(2.5),
             answers: Some("a.json".into()),
             model_script: Some("m.json".into()),
+            model: Some("local/tiny".into()),
             auto_approve: true,
             refresh_providers: true,
             at_seq: None,
@@ -155,14 +166,15 @@ mod tests {
             detach: true,
         };
         let passed = options(&args).join(std::ffi::OsStr::new(" "));
-        let expect = "--max-cost 2.5 --answers a.json --model-script m.json --auto-approve \
-                      --refresh-providers";
+        let expect = "--max-cost 2.5 --answers a.json --model-script m.json --model local/tiny \
+                      --auto-approve --refresh-providers";
         assert_eq!(passed, expect);
         assert!(
             options(&ResumeArgs {
                 max_cost: None,
                 answers: None,
                 model_script: None,
+                model: None,
                 auto_approve: false,
                 refresh_providers: false,
                 ..args

@@ -63,6 +63,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
 
+    /// Ask the providers, also where the settings name a model script that answers always
+    #[arg(long, conflicts_with_all = ["model_script", "dry_run"])]
+    pub live: bool,
+
     /// Seed of all random choices [default: a hash of workflow and inputs]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -171,6 +175,8 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
         goal,
         inputs: args.inputs.into_iter().collect(),
         model: args.model,
+        model_script_file: args.model_script.as_deref().map(file_name),
+        live: args.live,
         model_script: script.transpose()?,
         answers: answers.transpose()?,
         auto_approve: args.auto_approve,
@@ -186,6 +192,11 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
 /// Reads the model script that an option names.
 pub fn read_script(path: &Path) -> anyhow::Result<String> {
     fabro_run::read_model_script(path).map_err(|error| error::usage(error.message, error.fix))
+}
+
+/// The name of a file for messages.
+pub fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Reads a text file that an option names, or a pipe.

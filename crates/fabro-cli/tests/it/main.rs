@@ -21,6 +21,7 @@ mod isolation;
 mod leftovers;
 mod limits;
 mod lists;
+mod local_models;
 mod logs;
 mod models;
 mod old_stores;

@@ -37,6 +37,7 @@ fn a_first_project_runs_at_once() {
     exit 0
     ── stderr
     run [ID] · follow: fabro logs [ID] -f
+    models: scripted (model.json)
     ✓ write          Write the greeting [T]  → check
     ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)  → write (outcome=failed)
     ✓ write@2        Write the greeting [T]  → check

@@ -72,6 +72,11 @@ impl Endpoint {
         }
     }
 
+    /// Where the list of models is.
+    pub(super) fn list_url(&self) -> String {
+        format!("{}/models{}", self.base, self.query)
+    }
+
     /// The headers of a request.
     pub(super) fn headers(&self, kind: ProviderKind, is_fast: bool) -> HeaderMap {
         let mut headers = self.headers.clone();

@@ -123,8 +123,14 @@ impl ErrorBody {
         if status == Some(402) {
             return ErrorKind::Quota;
         }
-        // Too many tokens a minute are no overflow.
-        let fits = |kind: ErrorKind| kind != ErrorKind::ContextOverflow || status != Some(429);
+        // Ollama's `api_error` comes with every status: a request that is refused as wrong is no trouble of the server.
+        let is_wrong = matches!(status, Some(400 | 401 | 403 | 404 | 405 | 410 | 413 | 415 | 422));
+        let fits = |kind: ErrorKind| match kind {
+            // Too many tokens a minute are no overflow.
+            ErrorKind::ContextOverflow => status != Some(429),
+            ErrorKind::Overloaded => !is_wrong,
+            _ => true,
+        };
         let has_code = |codes: &[String]| self.codes.iter().any(|code| codes.contains(code));
         let known = KNOWN.codes.iter().find(|(kind, codes)| fits(*kind) && has_code(codes));
         if let Some((kind, _)) = known {
@@ -160,6 +166,15 @@ impl ErrorBody {
             Some(409 | 425 | 499 | 500..) => ErrorKind::Overloaded,
             Some(_) => ErrorKind::InvalidRequest,
         }
+    }
+
+    /// The model takes no tools, and the request has some.
+    pub(super) fn refuses_tools(&self) -> bool {
+        let texts = [self.message.as_ref(), self.inner.as_ref()];
+        texts.into_iter().flatten().any(|text| {
+            // Ollama, OpenRouter.
+            text.contains("does not support tools") || text.contains("support tool use")
+        })
     }
 
     /// Status, code and message, as far as there are any.
@@ -444,6 +459,32 @@ mod tests {
         check(529, "", "Overloaded: 529");
         check(301, "", "InvalidRequest: 301");
         check(500, &"x".repeat(501), &format!("Overloaded: 500: {}…", "x".repeat(500)));
+    }
+
+    #[test]
+    fn the_status_tells_whose_fault_it_is() {
+        let body = |message: &str| {
+            format!(r#"{{"error": {{"message": "{message}", "type": "api_error"}}}}"#)
+        };
+        let missing = body(r#"model \"default\" not found, try pulling it first"#);
+        check(
+            404,
+            &missing,
+            r#"UnknownModel: 404 api_error: model "default" not found, try pulling it first"#,
+        );
+        check(400, &body("no"), "InvalidRequest: 400 api_error: no");
+        check(422, &body("no"), "InvalidRequest: 422 api_error: no");
+        check(
+            400,
+            &body("prompt is too long: 3"),
+            "ContextOverflow: 400 api_error: prompt is too long: 3",
+        );
+        check(429, &body("slower"), "Overloaded: 429 api_error: slower");
+        check(500, &body("no"), "Overloaded: 500 api_error: no");
+        check(0, &body("no"), "Overloaded: api_error: no");
+        let tools = ErrorBody::from_text(&body("gemma:2b does not support tools"));
+        assert!(tools.refuses_tools());
+        assert!(!ErrorBody::from_text(&missing).refuses_tools());
     }
 
     #[test]

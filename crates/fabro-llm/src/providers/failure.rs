@@ -107,8 +107,17 @@ pub(super) fn refused(
 fn reported(provider: &Provider, refused: Option<(u16, &str)>, body: ErrorBody) -> ModelError {
     let status = refused.map(|(status, _)| status);
     let kind = body.kind(status);
+    let refuses_tools = body.refuses_tools();
     let details = body.redacted(|text| provider.redacted(text)).summary(status);
     let what = match (kind, refused) {
+        (ErrorKind::InvalidRequest | ErrorKind::UnknownModel, Some((_, model)))
+            if refuses_tools =>
+        {
+            format!(
+                "the model `{model}` has no tools, which agents need: use another model, or a `prompt` \
+                 node (shape=tab)"
+            )
+        }
         // A server that does not know the path does not name the model.
         (ErrorKind::UnknownModel, Some((_, model))) => {
             format!("the model's provider does not know the model `{model}` or the address")

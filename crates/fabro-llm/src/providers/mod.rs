@@ -5,7 +5,7 @@
 //! `anthropic`, `gemini`. Everything else is shared: `wire` (what a request body is made from),
 //! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `setup` (TLS), `names` (names and
 //! ids that providers accept), `history` and `prefix` (which parts of a conversation go back), `prepared` (a
-//! request as it is sent, kept for retries), `routing` (which provider), `endpoint` (URLs and headers).
+//! request as it is sent, kept for retries), `routing` (which provider), `list` (which models a server has), `endpoint` (URLs and headers).
 
 mod anthropic;
 mod chat_completions;
@@ -24,6 +24,7 @@ mod gemini;
 mod history;
 mod http;
 mod interface;
+mod list;
 mod names;
 mod prefix;
 mod prepared;
@@ -67,8 +68,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// model decides: by a provider before its name (`openai/gpt-5`), by its entry in the catalog, by the
 /// form of its name (`claude-…`, `gpt-…`, `gemini-…`), and failing all of these it is the first
 /// provider. Where the provider that a model belongs to is not configured, the first one that is
-/// compatible with Chat Completions, or that has an address of its own, is assumed to serve it. A model
-/// that is named as a provider is that provider's default.
+/// compatible with Chat Completions, or that has an address of its own, is assumed to serve it, unless the
+/// name says the provider (`openai/gpt-5`). A model that is named as a provider is that provider's default. A server of
+/// one's own has none but its first model of the catalog, or [`Provider::listed_model`].
 ///
 /// What is sent of a request, beyond messages, tools and `max_tokens`:
 ///
@@ -176,10 +178,45 @@ impl Providers {
     ///
     /// # Errors
     ///
-    /// Of kind [`Auth`](crate::ErrorKind::Auth) when that provider is not configured, or has no key.
+    /// Of kind [`Auth`](crate::ErrorKind::Auth) when that provider is not configured, or has no key;
+    /// [`UnknownModel`](crate::ErrorKind::UnknownModel) when no model is named, and the provider has no usual one.
     pub fn route(&self, request: &Request) -> Result<(&Provider, String), ModelError> {
         let (index, model) = routing::route(&self.shared.providers, &self.shared.catalog, request)?;
         Ok((&self.shared.providers[index], model))
+    }
+
+    /// The provider of a request that names no model, where that provider has no usual one.
+    pub fn provider_of_unnamed(&self, request: &Request) -> Option<&Provider> {
+        let Shared { providers, catalog, .. } = &*self.shared;
+        match routing::target(providers, catalog, request) {
+            Ok((index, None)) => providers.get(index),
+            _ => None,
+        }
+    }
+
+    /// The provider that a model belongs to by its name, where another one is asked because that one is not
+    /// configured.
+    pub fn absent_owner(&self, request: &Request) -> Option<&str> {
+        routing::absent_owner(&self.shared.providers, &self.shared.catalog, request)
+    }
+
+    /// The address of a configured provider, without a password or a key.
+    pub fn address(&self, provider: &str) -> Option<&str> {
+        let index = self.shared.providers.iter().position(|it| it.name == provider)?;
+        Some(self.shared.endpoints[index].display())
+    }
+
+    /// The names of the models that a provider of this name lists (`GET {base_url}/models`), in its order. Takes at
+    /// most 15 seconds, and reads at most 4 MiB.
+    ///
+    /// # Errors
+    ///
+    /// The provider is not configured, cannot be reached, or does not answer with a list.
+    pub async fn list_models(&self, provider: &str) -> Result<Vec<String>, ModelError> {
+        let Shared { providers, endpoints, client, .. } = &*self.shared;
+        let index = providers.iter().position(|it| it.name == provider);
+        let index = index.ok_or_else(|| routing::not_configured(provider))?;
+        list::models(client, &providers[index], &endpoints[index]).await
     }
 
     /// The catalog of models.

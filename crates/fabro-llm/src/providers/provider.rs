@@ -16,6 +16,8 @@ pub struct Provider {
     pub base_url: Option<String>,
     /// Its API key. Only the default addresses need one.
     pub key: Option<Secret>,
+    /// The model that is asked for where none is named, and neither its kind nor the catalog has a usual one.
+    pub listed_model: Option<String>,
     /// The interface for its models, where its kind is `openai` or `openai-compatible`.
     pub interface: Option<ModelInterface>,
     /// Whether it takes the JSON Schema of an answer; when absent, that is tried.
@@ -36,6 +38,7 @@ impl Provider {
             kind,
             base_url: None,
             key: None,
+            listed_model: None,
             interface: None,
             output_schema: None,
             headers: BTreeMap::new(),
@@ -77,6 +80,7 @@ impl fmt::Debug for Provider {
             .field("kind", &self.kind)
             .field("base_url", &self.base_url)
             .field("key", &self.key)
+            .field("listed_model", &self.listed_model)
             .field("interface", &self.interface)
             .field("output_schema", &self.output_schema)
             .field("headers", &self.headers.keys())

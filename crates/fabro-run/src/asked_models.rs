@@ -1,0 +1,258 @@
+//! What the stages of a run ask for: the requests without their messages, which decide the provider and the
+//! model, and the one model of a server where none is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fabro_config::ProviderSettings;
+use fabro_engine::{Backend, LlmSpec, NodeBody, NodeSpec, Plan};
+use fabro_graph::NodeKind;
+use fabro_handlers::ModelDefaults;
+use fabro_llm::{Fallback, ModelError, Providers, Request};
+use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
+
+use crate::bundle::{Bundle, BundleError, RunSettings};
+use crate::models::client;
+use crate::secrets::variable;
+use crate::{SetupError, reach};
+
+/// How many names of a list are shown.
+const SHOWN_NAMES: usize = 10;
+
+/// How many models a line shows.
+const SHOWN_MODELS: usize = 3;
+
+/// What to do for each provider that is asked without a model's name and has no usual one.
+pub(crate) type UnnamedFixes = BTreeMap<String, String>;
+
+/// What a stage asks for first, then its fallbacks and the model that summarizes.
+pub(crate) fn stage_requests(
+    settings: &RunSettings,
+    defaults: &ModelDefaults,
+    plan: &Plan,
+    spec: &NodeSpec,
+    llm: &LlmSpec,
+) -> Vec<Request> {
+    let first = Fallback {
+        provider: defaults.provider_of(plan, spec),
+        model: defaults.model_of(plan, spec),
+    };
+    let fallbacks: Vec<Fallback> = match &llm.fallbacks {
+        Some(own) => own.iter().map(|name| Fallback::new(&**name)).collect(),
+        None => settings.fallbacks.iter().map(Fallback::new).collect(),
+    };
+    let summary = settings.agent.summary_model.iter().map(Fallback::new);
+    let asked = [first].into_iter().chain(fallbacks).chain(summary);
+    let request = |Fallback { provider, model }| {
+        let mut request = Request::new(Vec::new());
+        request.provider = provider;
+        request.model = model;
+        request
+    };
+    asked.map(request).collect()
+}
+
+/// What the stages of a workflow and of its sub-workflows ask for.
+#[derive(Default)]
+pub(crate) struct AskedModels {
+    /// The first request of each stage.
+    first: Vec<Request>,
+    /// Those that follow when it fails, and those of summaries.
+    later: Vec<Request>,
+    /// The programs that ask a model themselves.
+    programs: BTreeSet<String>,
+}
+
+impl AskedModels {
+    /// Of the stages that can be reached from the start.
+    ///
+    /// # Errors
+    /// A sub-workflow cannot be read.
+    pub(crate) fn of(
+        bundle: &Bundle,
+        plan: &Plan,
+        settings: &RunSettings,
+    ) -> Result<Self, BundleError> {
+        let mut asked = Self::default();
+        asked.add(bundle, plan, settings, 0)?;
+        Ok(asked)
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        bundle: &Bundle,
+        plan: &Plan,
+        settings: &RunSettings,
+        depth: usize,
+    ) -> Result<(), BundleError> {
+        let defaults = settings.model_defaults();
+        for ix in reach::from_start(plan).into_keys() {
+            let spec = plan.spec(ix);
+            if let Some(llm) = spec.llm() {
+                self.add_stage(settings, &defaults, plan, spec, llm);
+            }
+            if spec.kind == NodeKind::ManagerLoop && depth < MAX_SUB_WORKFLOW_DEPTH {
+                let child = bundle.child(plan.workflow().node(ix))?;
+                self.add(&child, &child.plan()?, settings, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_stage(
+        &mut self,
+        settings: &RunSettings,
+        defaults: &ModelDefaults,
+        plan: &Plan,
+        spec: &NodeSpec,
+        llm: &LlmSpec,
+    ) {
+        match &llm.backend {
+            Backend::Acp { command, .. } if !matches!(spec.body, NodeBody::FanIn(..)) => {
+                let program = command.as_deref().and_then(|it| it.split_whitespace().next());
+                self.programs.extend(program.map(str::to_owned));
+            }
+            Backend::Cli if !matches!(spec.body, NodeBody::FanIn(..)) => {
+                let provider = defaults.provider_of(plan, spec);
+                self.programs.insert(format!(
+                    "the command-line agent of {}",
+                    provider.as_deref().unwrap_or("the model's provider")
+                ));
+            }
+            _ => {
+                let mut requests = stage_requests(settings, defaults, plan, spec, llm).into_iter();
+                self.first.extend(requests.next());
+                self.later.extend(requests);
+            }
+        }
+    }
+
+    /// Asks each server that is to answer without a model's name what it lists, once. A single model is put into the
+    /// settings; for the others, and where the list cannot be had, there is what to do.
+    ///
+    /// # Errors
+    /// The settings of a provider cannot be used.
+    pub(crate) async fn name_listed(
+        &self,
+        settings: &mut RunSettings,
+    ) -> Result<UnnamedFixes, SetupError> {
+        let mut fixes = UnnamedFixes::new();
+        if settings.model_script.is_some() || settings.providers.is_empty() {
+            return Ok(fixes);
+        }
+        let client = client(&settings.providers, &settings.models)?;
+        let requests = self.first.iter().chain(&self.later);
+        let unnamed = requests.filter_map(|request| client.provider_of_unnamed(request));
+        let names: BTreeSet<String> = unnamed.map(|provider| provider.name.clone()).collect();
+        for name in names {
+            let listed = client.list_models(&name).await;
+            match only(listed) {
+                Ok(model) => {
+                    let provider = settings.providers.iter_mut().find(|it| it.name == name);
+                    if let Some(provider) = provider {
+                        provider.listed_model = Some(model);
+                    }
+                }
+                Err(fix) => {
+                    fixes.insert(name, fix);
+                }
+            }
+        }
+        Ok(fixes)
+    }
+
+    /// Which models answer, and where they are from; `None` when no stage asks any.
+    ///
+    /// # Errors
+    /// The settings of a provider cannot be used.
+    pub(crate) fn text(&self, settings: &RunSettings) -> Result<Option<String>, SetupError> {
+        let mut texts = match (&settings.model_script, settings.providers.is_empty()) {
+            _ if self.first.is_empty() => Vec::new(),
+            (Some(_), _) => match &settings.model_script_file {
+                Some(file) => vec![format!("scripted ({file})")],
+                None => vec!["scripted".to_owned()],
+            },
+            (None, true) => Vec::new(),
+            (None, false) => self.model_texts(settings)?,
+        };
+        texts.extend(self.programs.iter().cloned());
+        let more = texts.len().saturating_sub(SHOWN_MODELS);
+        texts.truncate(SHOWN_MODELS);
+        if more > 0 {
+            texts.push(format!("{more} more"));
+        }
+        Ok((!texts.is_empty()).then(|| texts.join(", ")))
+    }
+
+    /// Each model with its provider, once.
+    fn model_texts(&self, settings: &RunSettings) -> Result<Vec<String>, SetupError> {
+        let client = client(&settings.providers, &settings.models)?;
+        let mut texts = Vec::new();
+        for request in &self.first {
+            // One that goes nowhere is reported as missing.
+            let Ok((provider, model)) = client.route(request) else { continue };
+            let own = settings.providers.iter().find(|it| it.name == provider.name);
+            let text = own.map_or_else(String::new, |own| origin(own, &model, &client));
+            let text = format!("{}/{model}{text}", provider.name);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        Ok(texts)
+    }
+}
+
+/// Where a model comes from, in parentheses.
+fn origin(provider: &ProviderSettings, model: &str, client: &Providers) -> String {
+    let is_set = |name: &&str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    let own = provider.api_key_env.as_deref();
+    let key = own.or_else(|| provider.usual_keys().iter().copied().find(is_set));
+    let address = provider.base_url.as_ref().and_then(|_| client.address(&provider.name));
+    let mut parts: Vec<String> = address.map(str::to_owned).into_iter().collect();
+    parts.extend(key.map(|name| format!("key from {name}")));
+    if provider.listed_model.as_deref() == Some(model) {
+        parts.push("the only one that it lists".to_owned());
+    }
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// The model of a list that has one; else what to do.
+pub(crate) fn only(listed: Result<Vec<String>, ModelError>) -> Result<String, String> {
+    let name = "set [run.model] name = \"…\" in .fabro/config.toml or pass --model";
+    match listed {
+        Ok(mut models) if models.len() == 1 => Ok(models.remove(0)),
+        Ok(models) if models.is_empty() => Err(format!("{name}; the server lists no models")),
+        Ok(models) => {
+            let more = models.len().saturating_sub(SHOWN_NAMES);
+            let shown: Vec<_> = models.into_iter().take(SHOWN_NAMES).collect();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            Err(format!("{name}; the server lists: {}{more}", shown.join(", ")))
+        }
+        Err(error) => Err(format!("{name}; what the server has is not known: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_llm::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn only_a_single_model_is_taken() {
+        let check = |listed: &[&str]| {
+            only(Ok(listed.iter().map(ToString::to_string).collect()))
+                .unwrap_or_else(|fix| fix.split_once("; ").unwrap().1.to_owned())
+        };
+        assert_eq!(check(&["a"]), "a");
+        assert_eq!(check(&[]), "the server lists no models");
+        assert_eq!(check(&["a", "b"]), "the server lists: a, b");
+        let many: Vec<String> = (0..12).map(|nth| format!("m{nth}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(
+            check(&many),
+            "the server lists: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more"
+        );
+        let error = ModelError::new(ErrorKind::Timeout).with_message("too late");
+        assert!(only(Err(error)).unwrap_err().ends_with("is not known: too late"));
+    }
+}
