@@ -50,6 +50,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
             stage_dir(&runs_dir.join(at.run.to_string()), at.rank, &at.node, at.visit)
         }));
     }
+    progress.watch_visits(run.unlimited_nodes());
     progress.recall(&checkpoint::effective(run.events()));
     let has_worktree = changes(run.events()).is_some();
     let keeps_metadata = run.git().metadata == Some(true);

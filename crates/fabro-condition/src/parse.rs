@@ -267,6 +267,9 @@ fn fix(before: &str, rest: &str, expected: &[&str]) -> Option<&'static str> {
             ')' if expected != ["a condition"] => {
                 "add the opening parenthesis, or put the value that it belongs to in quotes"
             }
+            '\'' if before.contains('\'') => {
+                "quote the value with `\"`: single quotes are a part of it, and do not hold it together"
+            }
             '"' | '\'' | '0'..='9' => {
                 "begin with a key: a word that begins with a letter, not quoted"
             }

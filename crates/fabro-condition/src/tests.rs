@@ -277,6 +277,10 @@ a & b
 "score" > 80
 ^ expected a condition, found a quoted string; begin with a key: a word that begins with a letter, not quoted
 "#);
+    insta::assert_snapshot!(error("kind = 'a && b'"), @r#"
+kind = 'a && b'
+              ^ expected an operator, `&&`, `||` or the end, found `'`; quote the value with `"`: single quotes are a part of it, and do not hold it together
+"#);
     insta::assert_snapshot!(error("(a = 1 && b"), @r"
 (a = 1 && b
            ^ expected an operator, `&&`, `)` or `||`, found the end

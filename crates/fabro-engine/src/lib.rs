@@ -125,6 +125,7 @@ pub use handler::{Handler, ReportError, Reporter, Stage, StageEnd, stage_dir};
 pub use in_memory::{RunError, run_in_memory};
 pub use inconsistent::Inconsistent;
 pub use input::{Commit, Finished, Input};
+pub use limits::unlimited_nodes;
 pub use line::MAIN;
 pub use machine::Machine;
 pub use offload::offload_patch;

@@ -1,11 +1,15 @@
 //! The limits of a run: the budget (`max_cost`, `max_tokens_total`), and the visit limit of a node (`max_visits`).
 
-use fabro_plan::{NodeSpec, VisitLimit};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fabro_plan::{NodeSpec, Plan, VisitLimit};
 use fabro_types::{Failure, FailureClass, NodeKind, Usage};
 
 use crate::cursor::Cursor;
 use crate::inconsistent::Inconsistent;
 use crate::machine::Machine;
+use crate::state::RunState;
 use crate::unhandled::with_cause;
 
 /// Nodes that a line may pass one after the other without a stage that does something.
@@ -131,4 +135,20 @@ pub(crate) fn visit_limit(node: &NodeSpec, dry_run: bool) -> Option<u32> {
         VisitLimit::Unlimited => None,
         VisitLimit::AtMost(limit) => Some(limit),
     }
+}
+
+/// The nodes that ask a model as often as they are entered, because nothing limits their visits: not the
+/// node, the graph or a spending limit. `max_visits=0` says that this is meant, and is no such node.
+pub fn unlimited_nodes(plan: &Plan, state: &RunState) -> BTreeSet<Arc<str>> {
+    let graph = plan.graph();
+    let has_budget = state.max_cost.or(graph.max_cost).is_some()
+        || graph.max_tokens.is_some() && !state.tokens_lifted;
+    if has_budget || state.created.as_ref().is_none_or(|created| created.dry_run) {
+        return BTreeSet::new();
+    }
+    let specs = plan.workflow().node_indices().map(|ix| plan.spec(ix));
+    specs
+        .filter(|spec| spec.kind.is_llm() && spec.max_visits == VisitLimit::Unstated)
+        .map(|spec| Arc::clone(&spec.id))
+        .collect()
 }

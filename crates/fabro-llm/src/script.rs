@@ -70,6 +70,11 @@ impl Script {
         self.by_node.contains_key(node) || self.any.is_some()
     }
 
+    /// The nodes that have a list of their own.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.by_node.keys().map(String::as_str)
+    }
+
     /// Reads a script.
     ///
     /// # Errors

@@ -441,11 +441,21 @@ impl<'a> Preflight<'a> {
         let providers = match &self.models {
             Models::Missing => return None,
             Models::Script(script) if script.has_turns(&spec.id) => return None,
-            Models::Script(_) => {
+            Models::Script(script) => {
+                let unused = script.nodes().filter(|name| plan.find(name).is_none());
+                let fix = match nearest(&spec.id, unused) {
+                    Some(near) => format!(
+                        "the script has a list for \"{near}\", which is no node: did you mean \"{}\"?",
+                        spec.id
+                    ),
+                    None => {
+                        format!("add a list for \"{}\" to the script, or one for \"*\"", spec.id)
+                    }
+                };
                 return Some(Missing {
                     attribute: "",
                     message: "the model script has no turns for it".to_owned(),
-                    fix: format!("add a list for \"{}\" to the script, or one for \"*\"", spec.id),
+                    fix,
                     consequence: Consequence::NothingToAsk,
                 });
             }

@@ -1,5 +1,6 @@
 //! A run: created or opened, resumed, driven.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::{Bundle, RunSettings, render_goal};
 use fabro_config::GitSettings;
 use fabro_engine::{
     DriveError, Handler, Inconsistent, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState,
-    World, begin, last_state_event,
+    World, begin, last_state_event, unlimited_nodes,
 };
 use fabro_events::{Candidate, Event, EventBody, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
@@ -328,6 +329,11 @@ impl Run {
     /// What it does with git.
     pub fn git(&self) -> &GitSettings {
         &self.settings.git
+    }
+
+    /// The nodes that [nothing keeps](unlimited_nodes) from asking a model again and again.
+    pub fn unlimited_nodes(&self) -> BTreeSet<Arc<str>> {
+        unlimited_nodes(&self.plan, &self.state)
     }
 
     /// Its log so far.

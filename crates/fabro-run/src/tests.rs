@@ -192,6 +192,8 @@ fn scripted(script: &str) -> RunSettings {
 
 #[tokio::test]
 async fn what_is_missing_is_found_before_the_first_stage() {
+    let misspelled = scripted(r#"{"drafts": [{"text": "x"}], "b": [{"text": "x"}]}"#);
+    insta::assert_snapshot!(missing(misspelled, "start -> draft -> b -> exit").await, @r#"2: Error `draft`: the model script has no turns for it; the script has a list for "drafts", which is no node: did you mean "draft"?"#);
     let script = scripted(r#"{"a": [{"text": "x"}]}"#);
     let body = "start -> a -> b -> exit; b -> c [condition=\"outcome=fail\"]; c -> exit\nlost";
     insta::assert_snapshot!(missing(script.clone(), body).await, @r#"

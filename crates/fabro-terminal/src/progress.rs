@@ -1,6 +1,6 @@
 //! The output of a run while it is running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -130,6 +130,12 @@ impl Progress {
     /// where their files are.
     pub fn show_output(&self, dirs: StageDirs) {
         self.shared.lock().dirs = Some(dirs);
+    }
+
+    /// Warns when one of these nodes of the run is entered for the 10th, 20th, 40th … time: nothing limits
+    /// how often that happens.
+    pub fn watch_visits(&self, unlimited: BTreeSet<Arc<str>>) {
+        self.shared.lock().story.unlimited = unlimited;
     }
 
     /// Reads the log so far, without what a rewind took back: what earlier drivers have shown is not

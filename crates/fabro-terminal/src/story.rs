@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event, EventBody};
@@ -7,6 +7,7 @@ use fabro_types::{BranchPath, NodeKind, RunId, Status, Usage, one_line};
 use crate::agent_line::call;
 use crate::fan_out::FanOuts;
 use crate::line::{self, Line, why};
+use crate::paint::Mark;
 use crate::summary::Summary;
 use crate::text::QUOTED;
 
@@ -21,7 +22,12 @@ pub struct Story {
     pending: BTreeMap<Arc<str>, StageLine>,
     fan_outs: FanOuts,
     summary: Summary,
+    /// Nodes whose visits nothing limits.
+    pub(crate) unlimited: BTreeSet<Arc<str>>,
 }
+
+/// At which visit of a node without a limit there is a warning first; then at twice as many.
+const MANY_VISITS: u32 = 10;
 
 /// Which stage it is, as its directory is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +204,7 @@ impl Story {
             lines.extend(self.pending.remove(&branch).map(StoryLine::Stage));
         }
         self.update(event, &branch);
+        lines.extend(self.many_visits(event).map(StoryLine::Note));
         lines.extend(self.fan_outs.take(event, self.depth).map(StoryLine::Note));
         let fork = match &event.entry.body {
             EventBody::BranchCompleted { .. } => BranchPath::new(&branch).parent().as_str(),
@@ -226,6 +233,18 @@ impl Story {
     /// The results of all nodes so far.
     pub fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    /// A warning about the 10th, 20th, 40th … visit of a node that has no limit.
+    fn many_visits(&self, event: &Event) -> Option<Line> {
+        let node = event.entry.node_id.as_ref().filter(|node| self.unlimited.contains(*node))?;
+        let visit = event.entry.visit?;
+        let is_due = visit.is_multiple_of(MANY_VISITS) && (visit / MANY_VISITS).is_power_of_two();
+        let starts = matches!(event.entry.body, EventBody::StageStarted { .. });
+        let text = format!(
+            "{node} is entered {visit} times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph"
+        );
+        (starts && is_due).then_some(Line { depth: self.depth, mark: Mark::Odd, text })
     }
 
     fn update(&mut self, event: &Event, branch: &Arc<str>) {

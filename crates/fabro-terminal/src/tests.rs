@@ -9,7 +9,7 @@ use fabro_types::{Outcome, RunId};
 use serde_json::json;
 
 use super::*;
-use machine_run::{Bench, ok, repaired};
+use machine_run::{Bench, exits, ok, repaired};
 
 #[path = "../../../fixtures/machine_run.rs"]
 mod machine_run;
@@ -98,6 +98,33 @@ fn a_run_as_it_goes_on() {
     done 1 succeeded 1234ms 0
     ");
     assert_eq!(told.summary().rows.iter().map(|row| row.visits).sum::<u32>(), 5);
+}
+
+#[test]
+fn many_visits_without_a_limit_are_said() {
+    let mut bench = Bench::new(machine_run::LOOP);
+    bench.end("plan", ok());
+    for _ in 0..45 {
+        bench.end("test", exits(1));
+        bench.end("repair", ok());
+    }
+    bench.finish();
+    let warnings = |unlimited: &[&str]| {
+        let mut story = Story::default();
+        story.unlimited = unlimited.iter().copied().map(Arc::from).collect();
+        let lines = bench.events.iter().flat_map(|event| story.tell(event));
+        let notes = lines.filter_map(|line| match line {
+            StoryLine::Note(line) if line.text.contains("limit") => Some(line.text),
+            _ => None,
+        });
+        notes.collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(warnings(&["plan", "repair"]), @"
+    repair is entered 10 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
+    repair is entered 20 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
+    repair is entered 40 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
+    ");
+    assert_eq!(warnings(&["plan"]), "");
 }
 
 #[test]

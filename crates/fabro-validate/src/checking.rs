@@ -10,7 +10,7 @@ use fabro_template::Template;
 use serde_json::{Map, Value};
 
 use crate::family::Family;
-use crate::flow::Flow;
+use crate::flow::{Flow, Mentions};
 use crate::load::Read;
 use crate::near::Nearby;
 use crate::phantoms::phantoms;
@@ -28,6 +28,8 @@ pub(crate) struct Checking<'a> {
     /// Every attribute with its type.
     specs: &'a Specs,
     pub(crate) nearby: Nearby,
+    /// The words in the texts that models get.
+    pub(crate) mentions: Mentions<'a>,
     flow: OnceCell<Flow>,
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
     /// The attribute in which a place was asked for last: a long text may have many findings.
@@ -60,6 +62,7 @@ impl<'a> Checking<'a> {
             texts: texts(workflow, specs),
             specs,
             nearby: Nearby::new(),
+            mentions: Mentions::new(workflow),
             last_text: RefCell::default(),
             flow: OnceCell::new(),
             phantoms: OnceCell::new(),

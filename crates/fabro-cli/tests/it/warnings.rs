@@ -108,3 +108,36 @@ fn servers_that_no_agent_may_use_are_named() {
     assert!(!is_named("shape=tab, prompt=\"Do it\""), "it has no tools");
     assert!(!is_named("prompt=\"Do it\", permissions=full"));
 }
+
+/// A loop that asks a model and has no limit goes on, and says so at the 10th, 20th, 40th … visit.
+#[test]
+fn loops_without_a_limit_are_said_while_they_run() {
+    let flow = |limit: &str| {
+        format!(
+            "digraph l {{ graph [{limit}]; start -> ask; ask -> exit [condition=\"last_response contains DONE\"]; ask -> ask; ask [shape=tab, prompt=x] }}"
+        )
+    };
+    let mut turns = vec!["{\"text\": \"no\"}"; 20];
+    turns.push("{\"text\": \"DONE\"}");
+    let script = format!("{{\"ask\": [{}]}}", turns.join(","));
+    let project = Project::with(&[
+        ("free.fabro", &flow("")),
+        ("visits.fabro", &flow("max_node_visits=30")),
+        ("meant.fabro", &flow("max_node_visits=0")),
+        ("cost.fabro", &flow("max_cost=5")),
+        ("m.json", &script),
+    ]);
+    let said = |file: &str| {
+        let text = project.run(&["run", file, "--model-script", "m.json"]);
+        assert!(text.contains("succeeded in"), "{text}");
+        let lines = text.lines().filter(|line| line.contains("no limit"));
+        lines.map(str::trim).collect::<Vec<_>>().join("\n")
+    };
+    assert_snapshot!(said("free.fabro"), @r"
+    · ask is entered 10 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
+    · ask is entered 20 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
+    ");
+    for file in ["visits.fabro", "meant.fabro", "cost.fabro"] {
+        assert_eq!(said(file), "", "{file}");
+    }
+}

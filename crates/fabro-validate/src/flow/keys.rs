@@ -1,7 +1,7 @@
 //! Who writes which context key. Rules: `docs/workflow-language.md`, "Context".
 
 use fabro_graph::schema::{self, Place};
-use fabro_graph::{NodeKind, Workflow};
+use fabro_graph::{Node, NodeKind, Workflow};
 
 use super::misspelled::{Mentions, misspelled};
 use super::writer::{Need, Writer, asks_model, element_name, has_own_schema};
@@ -33,7 +33,10 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
             Writer::Response,
             nearby,
         ),
-        _ if !key.contains('.') => Need::Stage(Writer::Updates),
+        _ if rest.is_empty() => match head_alone(workflow, root) {
+            Some(fix) => Need::Impossible { why: "only keys below it are written".to_owned(), fix },
+            None => Need::Stage(Writer::Updates),
+        },
         "internal" => internal(workflow, key, rest, nearby),
         "graph" => of_graph(workflow, rest, nearby),
         "command" => {
@@ -60,6 +63,31 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
         "response" | "output" | "child" => of_node(workflow, root, rest, nearby),
         _ => Need::Stage(Writer::Updates),
     }
+}
+
+/// What to read instead of a word that keys of the engine begin with, and that nobody can write alone.
+fn head_alone(workflow: &Workflow, root: &str) -> Option<String> {
+    let example = |writes: fn(&Node) -> bool| {
+        let found = workflow.nodes().find(|node| writes(node));
+        found.map_or("NODE", |node| &*node.id).to_owned()
+    };
+    Some(match root {
+        "response" => format!(
+            "read `last_response` for the latest answer, or `response.{}` for that of one node",
+            example(asks_model)
+        ),
+        "output" => format!(
+            "read `command.output` for what the last command wrote, or `output.{}` for the validated output of one node",
+            example(|node| asks_model(node) && has_own_schema(node))
+        ),
+        "child" => format!("read `child.{}`", example(|node| node.kind == NodeKind::ManagerLoop)),
+        "command" => "read `command.output`, `command.stderr` or `command.exit_code`".to_owned(),
+        "human" => "read `human.gate.label`, or `human.gate.text` for a free text".to_owned(),
+        "parallel" => "read `parallel.results` or `parallel.outputs`".to_owned(),
+        "graph" => "read an attribute of the graph, such as `graph.goal`".to_owned(),
+        "internal" => "name a key below it, such as `internal.node_visit_count`".to_owned(),
+        _ => return None,
+    })
 }
 
 /// A key that the elements of a list have in their branches.

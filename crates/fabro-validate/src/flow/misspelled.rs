@@ -28,7 +28,7 @@ const ROOTS: &[&str] =
     &["context", "command", "human", "parallel", "response", "output", "internal", "graph"];
 
 /// Fields that a stage has in other systems: a key that ends so is no key that a model was asked for.
-const FIELDS: &[&str] =
+pub(crate) const FIELDS: &[&str] =
     &["output", "response", "result", "stdout", "stderr", "exit_code", "outcome", "status"];
 
 /// The words in the texts that models get, and the keys that these ask for.
@@ -55,7 +55,8 @@ impl<'w> Mentions<'w> {
         of_nodes.chain(workflow.attrs().text("goal")).flat_map(outside_templates)
     }
 
-    fn has(&self, word: &str) -> bool {
+    /// Whether one of the texts has this word.
+    pub(crate) fn has(&self, word: &str) -> bool {
         let words = self.words.get_or_init(|| {
             let is_part = |c: char| c.is_alphanumeric() || c == '_';
             self.texts().flat_map(|text| text.split(move |c| !is_part(c))).collect()
@@ -64,7 +65,7 @@ impl<'w> Mentions<'w> {
     }
 
     /// The names of fields in a prompt that says something about `context_updates`.
-    fn updates(&self) -> &BTreeSet<&'w str> {
+    pub(crate) fn updates(&self) -> &BTreeSet<&'w str> {
         self.updates.get_or_init(|| {
             let texts = self.texts().filter(|text| text.contains("context_updates"));
             texts.flat_map(field_names).collect()

@@ -9,7 +9,7 @@ mod writer;
 
 pub(crate) use graph::Flow;
 pub(crate) use keys::need;
-pub(crate) use misspelled::Mentions;
+pub(crate) use misspelled::{FIELDS, Mentions};
 pub(crate) use nearest::{Found, Nearest};
-pub(crate) use reach::{Read, unmet};
-pub(crate) use writer::{Need, Writer};
+pub(crate) use reach::{Read, Unmet, unmet};
+pub(crate) use writer::{Need, Writer, asks_model, element_name, has_own_schema};

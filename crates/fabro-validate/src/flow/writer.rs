@@ -77,7 +77,7 @@ impl Writer {
 }
 
 /// How the elements of a list are called.
-pub(super) fn element_name(node: &Node) -> &str {
+pub(crate) fn element_name(node: &Node) -> &str {
     node.attrs.text("as").map_or("item", str::trim)
 }
 
@@ -99,11 +99,11 @@ pub(super) fn no_key_of_node(workflow: &Workflow, id: &str) -> String {
 }
 
 /// Whether the node asks a model, directly or as a fan-in with a prompt.
-pub(super) fn asks_model(node: &Node) -> bool {
+pub(crate) fn asks_model(node: &Node) -> bool {
     node.kind.is_llm() || (node.kind == NodeKind::FanIn && text(&node.attrs, "prompt").is_some())
 }
 
 /// Whether the answer of its model is data of a schema of its own.
-pub(super) fn has_own_schema(node: &Node) -> bool {
+pub(crate) fn has_own_schema(node: &Node) -> bool {
     text(&node.attrs, "output_schema").is_some_and(|schema| schema.trim() != "routing")
 }

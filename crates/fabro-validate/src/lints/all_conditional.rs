@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::checking::{Checking, text};
 use crate::findings::Findings;
+use crate::lints::label_condition::meant_as_label;
 
 /// How many combinations of values are tried before conditions count as not complete.
 const MAX_CASES: usize = 512;
@@ -17,6 +18,10 @@ const MAX_CASES: usize = 512;
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.nodes() {
         let count = checking.workflow.outgoing(ix).len();
+        // That has a finding of its own.
+        if checking.outgoing(ix).any(|(edge, _)| meant_as_label(checking, edge).is_some()) {
+            continue;
+        }
         let conditions: Option<Vec<&Condition>> =
             checking.outgoing(ix).map(|(edge, _)| checking.condition(edge)).collect();
         let Some(conditions) = conditions.filter(|_| count > 0) else { continue };

@@ -37,22 +37,58 @@ pub(super) fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> 
         let fix = format!("write {} {meant} {value}", clause.key());
         return Some((Span::new(start, start + length), message, fix));
     }
-    if matches!(clause.operator(), Some(Operator::Matches | Operator::NotMatches)) {
-        return None;
-    }
-    let value = operator[length..].trim_start();
+    let value = match clause.operator()? {
+        Operator::Matches | Operator::NotMatches => {
+            return single_quotes(clause, value_of_word(operator)?);
+        }
+        Operator::Contains | Operator::NotContains => value_of_word(operator)?,
+        _ => operator[length..].trim_start(),
+    };
     let at = start + operator.len() - value.len();
     let joint = match clause.context_key() {
         "outcome" => joint(value).or_else(|| after_status(value)),
         _ => joint(value),
     };
-    let joint = joint?;
+    let Some(joint) = joint else { return single_quotes(clause, value) };
     let span = Span::new(at + joint.start, at + joint.end);
     let word = &value[joint.start..joint.end];
     let message = format!("`{word}` does not join conditions: it is a part of the value here");
     let or = word.eq_ignore_ascii_case("or") || word == "|";
     let fix = format!("write `{}`, or put the value in quotes", if or { "||" } else { "&&" });
     Some((span, message, fix))
+}
+
+/// What comes after `contains`, `matches` or their opposites.
+fn value_of_word(operator: &str) -> Option<&str> {
+    let word = operator.trim_start_matches('!').trim_start();
+    Some(word[word.find(|c: char| !c.is_alphabetic())?..].trim_start())
+}
+
+/// A value that is written in single quotes, which belong to it. A value that really has them can be
+/// written in double quotes.
+fn single_quotes(clause: &Clause, value: &str) -> Option<(Span, String, String)> {
+    let inner = value.strip_prefix('\'')?.strip_suffix('\'')?;
+    if inner.contains('\'') {
+        return None;
+    }
+    let end = clause.span().end;
+    let operator = clause.operator()?.as_str();
+    let message = format!(
+        "single quotes are a part of the value: `{}` is compared with `{value}`",
+        clause.key()
+    );
+    let meant = if inner.contains('"') {
+        r#"\"…\""#.to_owned()
+    } else if inner.is_empty() || inner != inner.trim() {
+        format!(r#"\"{inner}\""#)
+    } else {
+        inner.to_owned()
+    };
+    let fix = format!(
+        "write {} {operator} {meant}; if the quotes belong to the value: \\\"{value}\\\"",
+        clause.key()
+    );
+    Some((Span::new(end - value.len(), end), message, fix))
 }
 
 fn meant_by(written: &str) -> Option<&'static str> {
@@ -176,12 +212,50 @@ mod tests {
     }
 
     #[test]
+    fn single_quotes_are_a_part_of_the_value() {
+        insta::assert_snapshot!(of("last_response contains 'APPROVE'"), @r#"
+        1:67 warning: single quotes are a part of the value: `last_response` is compared with `'APPROVE'`
+          at: 'APPROVE'
+          fix: write last_response contains APPROVE; if the quotes belong to the value: \"'APPROVE'\"
+        "#);
+        insta::assert_snapshot!(of("context.kind == 'bug' && outcome != 'fail'"), @r#"
+        1:60 warning: single quotes are a part of the value: `context.kind` is compared with `'bug'`
+          at: 'bug'
+          fix: write context.kind = bug; if the quotes belong to the value: \"'bug'\"
+        1:80 warning: single quotes are a part of the value: `outcome` is compared with `'fail'`
+          at: 'fail'
+          fix: write outcome != fail; if the quotes belong to the value: \"'fail'\"
+        "#);
+        insta::assert_snapshot!(of("context.log matches '^error'"), @r#"
+        1:64 warning: single quotes are a part of the value: `context.log` is compared with `'^error'`
+          at: '^error'
+          fix: write context.log matches ^error; if the quotes belong to the value: \"'^error'\"
+        "#);
+        insta::assert_snapshot!(of("context.kind !contains 'a (b)' || context.note = ''"), @r#"
+        1:67 warning: single quotes are a part of the value: `context.kind` is compared with `'a (b)'`
+          at: 'a (b)'
+          fix: write context.kind !contains a (b); if the quotes belong to the value: \"'a (b)'\"
+        1:93 warning: single quotes are a part of the value: `context.note` is compared with `''`
+          at: ''
+          fix: write context.note = \"\"; if the quotes belong to the value: \"''\"
+        "#);
+        insta::assert_snapshot!(of("context.kind = 'bug' and outcome = success"), @r"
+        1:65 warning: `and` does not join conditions: it is a part of the value here
+          at: and
+          fix: write `&&`, or put the value in quotes
+        ");
+    }
+
+    #[test]
     fn values_that_only_look_like_it() {
         for condition in [
             "score >= 80 && a == b || c != d",
             "title = this and that",
             "title = \"a and b=c\"",
             "pair = \"=> x\"",
+            "kind = \"'bug'\"",
+            "kind = don't",
+            "kind = 'a' 'b'",
             "log matches ^(a=1|b=2)$",
             "list = R&D",
             "ready",

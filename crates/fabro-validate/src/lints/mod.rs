@@ -14,6 +14,7 @@ mod fan_out_join;
 mod file_outside;
 mod freeform_edges;
 mod isolation;
+mod label_condition;
 mod missing_attribute;
 mod missing_prompt;
 mod misspelled_attribute;
@@ -58,6 +59,7 @@ const LINTS: &[Lint] = &[
     file_outside::check,
     freeform_edges::check,
     isolation::check,
+    label_condition::check,
     missing_attribute::check,
     missing_prompt::check,
     misspelled_attribute::check,

@@ -1,63 +1,87 @@
 use std::collections::HashSet;
 
-use fabro_graph::{Attr, Span, schema};
+use fabro_graph::{Attr, Node, NodeKind, Span, schema};
+use fabro_plan::TextPlace;
 
-use crate::checking::Checking;
+use crate::checking::{Checking, text};
 use crate::findings::Findings;
+use crate::flow::{FIELDS, asks_model, has_own_schema};
+
+/// At how many dots a name is taken apart, in search of the id of a node.
+const MAX_DOTS: usize = 20;
 
 /// Names that begin with this are context keys.
-const KEYS: [&str; 7] = [
-    "command.",
-    "failure_class",
-    "failure_signature",
-    "human.gate.",
-    "last_response",
-    "last_stage",
-    "parallel.",
-];
+const KEYS: [&str; 6] =
+    ["command.", "failure_class", "failure_signature", "last_response", "last_stage", "parallel."];
 
 /// What a template of ours begins with, when it has a path.
 const OWN: [&str; 2] = ["inputs", "context"];
 
-/// `{{ … }}` that stays text, although it looks like a template of ours: `{{ input.x }}`.
+/// `{{ … }}` that stays text, although it looks like a template of ours: `{{ input.x }}`,
+/// `{{ response.plan }}`, `{{ plan.response }}`.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
-    let goal = workflow.attrs().get("goal");
-    let is_template =
-        |name: &str| matches!(name, "prompt" | "script") || schema::env_name(name).is_some();
-    let of_nodes = workflow
-        .nodes()
-        .flat_map(|node| node.attrs.iter().filter(|attr| is_template(&attr.name)).map(Some));
+    let goal = workflow.attrs().get("goal").map(|attr| (attr, ""));
+    let of_nodes = workflow.nodes().flat_map(|node| {
+        let scope = node.id.rfind('.').map_or("", |dot| &node.id[..=dot]);
+        node.attrs.iter().filter(|attr| is_template(node, attr)).map(move |attr| (attr, scope))
+    });
     let mut seen = HashSet::new();
-    for attr in of_nodes.chain([goal]).flatten() {
+    for (attr, scope) in of_nodes.chain(goal) {
         let Some(text) = attr.value.text().filter(|text| text.contains("{{")) else { continue };
         let is_jinja = attr
             .file
             .as_deref()
             .is_some_and(|file| file.rsplit_once('.').is_some_and(|(_, ending)| ending == "j2"));
-        if !is_jinja && seen.insert(attr.span) {
-            check_text(checking, attr, text, findings);
+        if !is_jinja && seen.insert(TextPlace::of(attr)) {
+            check_text(checking, attr, scope, text, findings);
         }
     }
 }
 
-fn check_text(checking: &Checking<'_>, attr: &Attr, text: &str, findings: &mut Findings) {
+/// Whether an attribute of this node is rendered.
+fn is_template(node: &Node, attr: &Attr) -> bool {
+    match &*attr.name {
+        "prompt" | "script" => true,
+        "label" => node.kind.is_llm() && text(&node.attrs, "prompt").is_none(),
+        "for_each" => node.for_each().is_some(),
+        name => schema::is_keyed(name),
+    }
+}
+
+fn check_text(
+    checking: &Checking<'_>,
+    attr: &Attr,
+    scope: &str,
+    text: &str,
+    findings: &mut Findings,
+) {
     for (open, _) in text.match_indices("{{") {
         let inside = text[open + 2..].trim_start();
         let start = text.len() - inside.len();
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
         let name = &inside[..inside.find(|c| !is_name(c)).unwrap_or(inside.len())];
         let closes = inside[name.len()..].trim_start().starts_with(['}', '|', '[']);
-        let Some(meant) = meant(checking, name).filter(|_| closes) else { continue };
         let span = Span::new(start, start + name.len());
+        let own = own_name(scope, name);
+        let name = own.as_deref().unwrap_or(name);
+        let Some(meant) = meant(checking, scope, name).filter(|_| closes) else { continue };
         let message = format!("`{{{{ {name} }}}}` is no template: it stays as it is");
         let fix = format!("did you mean `{meant}`?");
         findings.warning("template-root", checking.place(attr, span), message, fix);
     }
 }
 
-/// The name of ours that was probably meant.
-fn meant(checking: &Checking<'_>, name: &str) -> Option<String> {
+/// A name as its own file has it; `None` where an import has not changed it.
+fn own_name(scope: &str, name: &str) -> Option<String> {
+    let (root, path) = name.split_once('.')?;
+    let own = path.strip_prefix(Some(scope).filter(|scope| !scope.is_empty())?)?;
+    Some(format!("{root}.{own}"))
+}
+
+/// The name of ours that was probably meant. `scope` is what the ids of the file begin with that the text
+/// is from: nothing, or that of an import with a dot.
+fn meant(checking: &Checking<'_>, scope: &str, name: &str) -> Option<String> {
     let (root, path) = match name.split_once('.') {
         Some((root, path)) => (root, Some(path)),
         None => (name, None),
@@ -65,6 +89,12 @@ fn meant(checking: &Checking<'_>, name: &str) -> Option<String> {
     match (root, path) {
         ("input", Some(path)) => Some(format!("inputs.{path}")),
         ("ctx", Some(path)) => Some(format!("context.{path}")),
+        ("response" | "output" | "child", Some(path)) => of_node(checking, scope, root, path),
+        ("human", Some(path)) => Some(if path.starts_with("gate.") {
+            format!("context.{name}")
+        } else {
+            "context.human.gate.label".to_owned()
+        }),
         _ if KEYS.iter().any(|key| name == *key || key.ends_with('.') && name.starts_with(key)) => {
             Some(format!("context.{name}"))
         }
@@ -75,11 +105,65 @@ fn meant(checking: &Checking<'_>, name: &str) -> Option<String> {
             if checking.inputs.is_some_and(|inputs| inputs.contains_key(name)) {
                 return Some(format!("inputs.{name}"));
             }
+            if let Some((node, path)) = split_id(checking, scope, name) {
+                return result_of(node, &name[..name.len() - path.len()], path);
+            }
             // `content` is a word of its own, in the templates of others.
             let near = checking.nearest(root, OWN).filter(|_| root != "content")?;
             path.map(|path| format!("{near}.{path}"))
         }
     }
+}
+
+/// `context.response.ID` and the like, when there is such a node, or one of nearly that name.
+fn of_node(checking: &Checking<'_>, scope: &str, root: &str, path: &str) -> Option<String> {
+    if split_id(checking, scope, path).is_some() {
+        return Some(format!("context.{root}.{path}"));
+    }
+    let (id, rest) = path.find('.').map_or((path, ""), |dot| path.split_at(dot));
+    let near = checking.nearest_node(id)?;
+    Some(format!("context.{root}.{near}{rest}"))
+}
+
+/// The node whose id a name is or begins with, and what follows the id with its dot. Ids of imported nodes
+/// have dots in them: the longest counts.
+fn split_id<'a, 'n>(
+    checking: &Checking<'a>,
+    scope: &str,
+    name: &'n str,
+) -> Option<(&'a Node, &'n str)> {
+    let find = |id: &str| {
+        let own = Some(scope).filter(|scope| !scope.is_empty());
+        let own = own.and_then(|scope| checking.workflow.find(&format!("{scope}{id}")));
+        own.or_else(|| checking.workflow.find(id)).map(|ix| checking.workflow.node(ix))
+    };
+    let dots = name.rmatch_indices('.').map(|(dot, _)| dot);
+    let mut ends = std::iter::once(name.len()).chain(dots).take(MAX_DOTS);
+    ends.find_map(|end| Some((find(&name[..end])?, &name[end..])))
+}
+
+/// What to read of a node; `None` for one that leaves nothing in the context. `id` is as its own file calls
+/// it, `path` has a dot before it.
+fn result_of(node: &Node, id: &str, path: &str) -> Option<String> {
+    let field = path.strip_prefix('.').unwrap_or_default();
+    let is_whole = field.is_empty() || FIELDS.contains(&field);
+    Some(match node.kind {
+        NodeKind::Command if matches!(field, "stderr" | "exit_code") => {
+            format!("context.command.{field}")
+        }
+        NodeKind::Command => "context.command.output".to_owned(),
+        NodeKind::Human if matches!(field, "text" | "selected") => {
+            format!("context.human.gate.{field}")
+        }
+        NodeKind::Human => "context.human.gate.label".to_owned(),
+        NodeKind::ManagerLoop => format!("context.child.{id}{path}"),
+        _ if !asks_model(node) => return None,
+        _ if has_own_schema(node) && is_whole => format!("context.output.{id}"),
+        _ if has_own_schema(node) => {
+            format!("context.output.{id}.{}", field.strip_prefix("output.").unwrap_or(field))
+        }
+        _ => format!("context.response.{id}"),
+    })
 }
 
 #[cfg(test)]
@@ -124,6 +208,72 @@ mod tests {
           at: inptus.y
           fix: did you mean `inputs.y`?
         ");
+    }
+
+    #[test]
+    fn keys_of_the_context_and_nodes() {
+        let of = |prompt: &str| {
+            let body = format!(
+                r#"start -> plan -> audit -> test -> ask -> sub -> a -> exit; plan [prompt=x]; audit [shape=tab, prompt=x, output_schema="{{}}"]; test [shape=parallelogram, script=x]
+                ask [shape=hexagon]; sub [shape=house, stack.child_dot_source="digraph {{ start -> exit }}"]; a [prompt="{prompt}"]"#
+            );
+            let reported = reported("template-root", &body);
+            let fixes =
+                reported.lines().filter_map(|line| line.strip_prefix("  fix: did you mean "));
+            fixes.collect::<Vec<_>>().join(" ")
+        };
+        insta::assert_snapshot!(of("{{ response.plan }} {{ response.plna }} {{ output.audit.score | int }}"), @"`context.response.plan`? `context.response.plan`? `context.output.audit.score`?");
+        insta::assert_snapshot!(of("{{ human.x }} {{ human.gate.text }} {{ parallel.results }} {{ child.sub.output.x }}"), @"`context.human.gate.label`? `context.human.gate.text`? `context.parallel.results`? `context.child.sub.output.x`?");
+        insta::assert_snapshot!(of("{{ plan.response }} {{ plan }} {{ audit.score }} {{ audit.output }} {{ audit.output.score }}"), @"`context.response.plan`? `context.response.plan`? `context.output.audit.score`? `context.output.audit`? `context.output.audit.score`?");
+        insta::assert_snapshot!(of("{{ test.exit_code }} {{ test.stdout }} {{ ask.text }} {{ ask }} {{ sub.output.x }}"), @"`context.command.exit_code`? `context.command.output`? `context.human.gate.text`? `context.human.gate.label`? `context.child.sub.output.x`?");
+        for text in [
+            "{{ response.body }}",
+            "{{ output }}",
+            "{{ response }}",
+            "{{ start.x }}",
+            "{{ user.plan }}",
+            "{{ plan('x') }}",
+            "{{ .plan.x }}",
+            "{{#plan}}",
+            "{{ human }}",
+        ] {
+            assert_eq!(of(text), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn every_text_that_is_rendered() {
+        insta::assert_snapshot!(reported("template-root", r#"start -> plan -> test -> sub -> each -> use -> join -> exit; plan [shape=tab, prompt=x]; test [shape=parallelogram, script="cat {{ response.plan }}", env.P="{{ response.plan }}"]
+            sub [shape=house, stack.child_dot_source="digraph { start -> exit }", inputs.x="{{ plan.text }}"]; each [shape=component, for_each="{{ response.plan }}"]; use [label="Use {{ response.plan }}"]; join [shape=tripleoctagon, label="{{ response.plan }}"]"#), @r"
+        1:144 warning: `{{ response.plan }}` is no template: it stays as it is
+          at: response.plan
+          fix: did you mean `context.response.plan`?
+        1:173 warning: `{{ response.plan }}` is no template: it stays as it is
+          at: response.plan
+          fix: did you mean `context.response.plan`?
+        2:96 warning: `{{ plan.text }}` is no template: it stays as it is
+          at: plan.text
+          fix: did you mean `context.response.plan`?
+        2:148 warning: `{{ response.plan }}` is no template: it stays as it is
+          at: response.plan
+          fix: did you mean `context.response.plan`?
+        2:187 warning: `{{ response.plan }}` is no template: it stays as it is
+          at: response.plan
+          fix: did you mean `context.response.plan`?
+        ");
+    }
+
+    #[test]
+    fn names_in_a_part_are_those_of_its_own_nodes() {
+        let part = r#"digraph { start -> plan -> use -> exit; plan [prompt=x]; use [prompt="{{ response.plan }} {{ plan.text }}"] }"#;
+        insta::assert_snapshot!(reported_with("template-root", r#"start -> a -> exit; a [import="p.fabro"]"#, &[("p.fabro", part)], None), @r#"
+        1:43 warning: p.fabro:1:74: `{{ response.plan }}` is no template: it stays as it is
+          at: "p.fabro"
+          fix: did you mean `context.response.plan`?
+        1:43 warning: p.fabro:1:96: `{{ plan.text }}` is no template: it stays as it is
+          at: "p.fabro"
+          fix: did you mean `context.response.plan`?
+        "#);
     }
 
     #[test]

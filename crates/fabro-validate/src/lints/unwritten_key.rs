@@ -8,7 +8,8 @@ use fabro_template::ReadTarget;
 use crate::checking::Checking;
 use crate::family::ChildKey;
 use crate::findings::Findings;
-use crate::flow::{Found, Mentions, Nearest, Need, Read, Writer, need, unmet};
+use crate::flow::{Found, Mentions, Nearest, Need, Read, Unmet, Writer, need, unmet};
+use crate::lints::label_condition::meant_as_label;
 use crate::load::load;
 use crate::relative::RelativeSources;
 
@@ -18,13 +19,7 @@ const MAX_READS: usize = 500_000;
 
 /// Conditions and templates that read a context key which no stage on any way to them can write.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
-    let mut search = Search {
-        checking,
-        mentions: Mentions::new(checking.workflow),
-        needs: HashMap::new(),
-        found: Vec::new(),
-        left: MAX_READS,
-    };
+    let mut search = Search { checking, needs: HashMap::new(), found: Vec::new(), left: MAX_READS };
     search.conditions();
     search.texts();
     search.lists();
@@ -37,7 +32,6 @@ type Keys<'k> = Vec<(&'k str, Need, Span)>;
 
 struct Search<'c, 'a> {
     checking: &'c Checking<'a>,
-    mentions: Mentions<'a>,
     needs: HashMap<String, Need>,
     found: Vec<Use<'a>>,
     left: usize,
@@ -58,7 +52,7 @@ impl<'a> Search<'_, 'a> {
         if let Some(need) = self.needs.get(key) {
             return need.clone();
         }
-        let need = need(&self.mentions, key, &self.checking.nearby);
+        let need = need(&self.checking.mentions, key, &self.checking.nearby);
         self.needs.insert(key.to_owned(), need.clone());
         need
     }
@@ -98,7 +92,8 @@ impl<'a> Search<'_, 'a> {
             let edge = workflow.edge(ix);
             let Some(condition) = checking.condition(ix) else { continue };
             let Some(attr) = edge.attrs.get("condition") else { continue };
-            if !seen.insert((edge.from, attr.span)) {
+            // That has a finding of its own.
+            if !seen.insert((edge.from, attr.span)) || meant_as_label(checking, ix).is_some() {
                 continue;
             }
             let keys = by_place
@@ -161,10 +156,19 @@ impl<'a> Search<'_, 'a> {
                 _ => {}
             }
         }
-        for number in unmet(checking.workflow, flow, &reads) {
+        let Unmet { always, at_first } = unmet(checking.workflow, flow, &reads);
+        for number in always {
             let Read { writer, at, .. } = reads[number];
-            let (message, fix) =
-                explain(checking, of_read[number], writer, nearest.find(writer, at));
+            let used = of_read[number];
+            let (message, mut fix) = explain(checking, used, writer, nearest.find(writer, at));
+            if used.after && used.attr.value.as_text().trim() == used.key {
+                fix.push_str(&format!("; or did you mean label=\"{}\"?", used.key));
+            }
+            used.report(checking, message, fix, findings);
+        }
+        for number in at_first {
+            let Read { writer, at, .. } = reads[number];
+            let (message, fix) = explain_first(checking, of_read[number], nearest.find(writer, at));
             of_read[number].report(checking, message, fix, findings);
         }
     }
@@ -244,6 +248,33 @@ fn explain(
         }
         None => (no_stage, add),
     }
+}
+
+/// The message and the fix for a key that is there only at later visits of a node in a loop.
+fn explain_first(
+    checking: &Checking<'_>,
+    used: &Use<'_>,
+    found: Option<Found>,
+) -> (String, String) {
+    let id = |ix| &checking.workflow.node(ix).id;
+    let here = id(NodeIx::new(used.at));
+    let later = match found {
+        Some(Found::Later { writer }) if id(writer) != here => {
+            format!("the nearest that can, `{}`, comes after it", id(writer))
+        }
+        _ => "what writes it comes after that".to_owned(),
+    };
+    let key = &used.key;
+    let message =
+        format!("`{key}` is not written on any path to the first visit of `{here}`; {later}");
+    let fix = if used.attr.name == "for_each" {
+        format!("write it before `{here}`")
+    } else {
+        format!(
+            "write it before `{here}`, or give a default: {{{{ context.{key} | default(\"\") }}}}"
+        )
+    };
+    (message, fix)
 }
 
 /// Stop conditions read the context of the sub-workflow, which starts with nothing of the parent's.
@@ -345,17 +376,21 @@ mod tests {
           at: parallel.results
           fix: only a parallel node writes it: put one before `p`
         ");
-        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> exit [condition="ready"]; a -> exit; a [shape=parallelogram, script=x]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> exit [condition="ready"]; a -> exit; a [shape=parallelogram, script=x]"#), @r#"
         1:47 warning: no stage before this writes `ready`
           at: ready
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`
-        ");
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`; or did you mean label="ready"?
+        "#);
     }
 
     #[test]
     fn what_comes_before_counts() {
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> test; test [shape=parallelogram, script=x]; test -> exit [condition="context.command.exit_code = 0"]; test -> exit"#), @"nothing");
-        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> test -> a; test [shape=parallelogram, script=x]; a [prompt="{{ context.command.output }}"]; test -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> test -> a; test [shape=parallelogram, script=x]; a [prompt="{{ context.command.output }}"]; test -> exit"#), @r#"
+        1:90 warning: `command.output` is not written on any path to the first visit of `a`; the nearest that can, `test`, comes after it
+          at: context.command.output
+          fix: write it before `a`, or give a default: {{ context.command.output | default("") }}
+        "#);
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x]; b [prompt="{{ context.response.a }} {{ context.tests_passed }} {{ context.audit.score }}"]"#), @"nothing");
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [prompt="{{ context.output.a.score }}"]"#), @"nothing");
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> exit [condition="outcome=success && internal.node_visit_count < 3 && graph.goal && failure_class!=x"]; a -> exit; a [shape=parallelogram, script=x]"#), @"nothing");
