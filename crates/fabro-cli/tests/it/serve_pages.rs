@@ -320,7 +320,7 @@ fn the_inbox_says_which_run_cannot_be_read() {
         run_of(&project, "gate")
     });
     let db = project.path().join(".fabro/state/fabro.db");
-    let sql = "UPDATE events SET entry = '{' WHERE id = (SELECT max(id) FROM events)";
+    let sql = "UPDATE events SET entry = '{' WHERE id = (SELECT max(id) - 2 FROM events)";
     rusqlite::Connection::open(db).unwrap().execute_batch(sql).unwrap();
     let server = Served::start(&project, &[]);
     let form = format!("data-post=\"/api/v1/runs/{readable}/answer\"");
