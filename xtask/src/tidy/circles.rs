@@ -11,20 +11,7 @@ use super::modules::Modules;
 use crate::workspace::{Package, Workspace};
 
 /// The circles that are allowed, by their first file, and the reason.
-const ALLOWED: &[(&str, &str)] = &[
-    (
-        "crates/fabro-sandbox/src/bwrap.rs",
-        "`Sandbox` is made of a provider, and providers launch with its types",
-    ),
-    (
-        "crates/fabro-sandbox/src/cgroup.rs",
-        "a control group, its record and the search for leftovers find each other",
-    ),
-    (
-        "crates/fabro-sandbox/src/git/filters.rs",
-        "git is asked for the filters that it is then run without",
-    ),
-];
+const ALLOWED: &[(&str, &str)] = &[];
 
 /// No file imports, directly or through others, a file that imports it. A re-export is followed to the
 /// file of the item, and a module may use what the module that declares it defines.

@@ -13,6 +13,7 @@ use super::sandboxes::running;
 
 #[cfg(test)]
 #[path = "../../../fabro-sandbox/tests/it/server.rs"]
+#[allow(dead_code, reason = "the tests of fabro-sandbox use the rest of it")]
 mod server;
 
 use server::{Server, image};
