@@ -7,6 +7,7 @@ use fabro_types::{BranchPath, NodeKind, RunId, Status, Usage, one_line};
 use crate::agent_line::call;
 use crate::fan_out::FanOuts;
 use crate::line::{self, Line, why};
+use crate::paint::Mark;
 use crate::summary::Summary;
 use crate::text::QUOTED;
 
