@@ -10,7 +10,7 @@ use fabro_template::Template;
 use serde_json::{Map, Value};
 
 use crate::family::Family;
-use crate::flow::{Flow, Mentions};
+use crate::flow::{Flow, Mentions, element_name};
 use crate::load::Read;
 use crate::near::Nearby;
 use crate::phantoms::phantoms;
@@ -30,6 +30,7 @@ pub(crate) struct Checking<'a> {
     pub(crate) nearby: Nearby,
     /// The words in the texts that models get.
     pub(crate) mentions: Mentions<'a>,
+    elements: OnceCell<HashSet<&'a str>>,
     flow: OnceCell<Flow>,
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
     /// The attribute in which a place was asked for last: a long text may have many findings.
@@ -64,6 +65,7 @@ impl<'a> Checking<'a> {
             nearby: Nearby::new(),
             mentions: Mentions::new(workflow),
             last_text: RefCell::default(),
+            elements: OnceCell::new(),
             flow: OnceCell::new(),
             phantoms: OnceCell::new(),
         }
@@ -90,6 +92,14 @@ impl<'a> Checking<'a> {
             ListSource::Key(key) => Some(key.strip_prefix("context.").unwrap_or(key)),
             ListSource::Text(_) => None,
         }
+    }
+
+    /// How the elements of lists are called.
+    pub(crate) fn elements(&self) -> &HashSet<&'a str> {
+        self.elements.get_or_init(|| {
+            let lists = self.workflow.nodes().filter(|node| node.for_each().is_some());
+            lists.flat_map(|node| ["item", element_name(node)]).collect()
+        })
     }
 
     /// Where a run can go.

@@ -134,8 +134,8 @@ fn loops_without_a_limit_are_said_while_they_run() {
         lines.map(str::trim).collect::<Vec<_>>().join("\n")
     };
     assert_snapshot!(said("free.fabro"), @r"
-    · ask is entered 10 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
-    · ask is entered 20 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
+    ! ask is entered 10 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
+    ! ask is entered 20 times now, and no limit is set: max_visits=N on the node, or max_cost=DOLLARS on the graph
     ");
     for file in ["visits.fabro", "meant.fabro", "cost.fabro"] {
         assert_eq!(said(file), "", "{file}");

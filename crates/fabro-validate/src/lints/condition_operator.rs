@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use fabro_condition::{Clause, Operator};
-use fabro_graph::Span;
+use fabro_graph::{NodeKind, Span};
 use fabro_types::Status;
 
 use crate::checking::Checking;
@@ -10,12 +10,19 @@ use crate::findings::Findings;
 /// Operators of other languages, which the condition reads as a part of the value: the comparison
 /// then hardly ever holds.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
+    let workflow = checking.workflow;
+    let edges = workflow
+        .edge_indices()
+        .map(|ix| (workflow.edge(ix).attrs.get("condition"), checking.condition(ix)));
+    let managers = checking
+        .of_kind(NodeKind::ManagerLoop)
+        .map(|(ix, node)| (node.attrs.get("manager.stop_condition"), checking.stop_condition(ix)));
     let mut seen = HashSet::new();
-    for ix in checking.workflow.edge_indices() {
-        let Some(attr) = checking.workflow.edge(ix).attrs.get("condition") else { continue };
-        let Some(condition) = checking.condition(ix).filter(|_| seen.insert(attr.span)) else {
+    for (attr, condition) in edges.chain(managers) {
+        let (Some(attr), Some(condition)) = (attr, condition) else { continue };
+        if !seen.insert(attr.span) {
             continue;
-        };
+        }
         for clause in condition.clauses() {
             let Some((span, message, fix)) = wrong_operator(clause) else { continue };
             findings.warning("condition-operator", checking.place(attr, span), message, fix);
@@ -244,6 +251,16 @@ mod tests {
           at: and
           fix: write `&&`, or put the value in quotes
         ");
+    }
+
+    #[test]
+    fn stop_conditions_are_conditions() {
+        let body = r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }", manager.stop_condition="last_stage = 'done'"]"#;
+        insta::assert_snapshot!(reported("condition-operator", body), @r#"
+        1:138 warning: single quotes are a part of the value: `last_stage` is compared with `'done'`
+          at: 'done'
+          fix: write last_stage = done; if the quotes belong to the value: \"'done'\"
+        "#);
     }
 
     #[test]

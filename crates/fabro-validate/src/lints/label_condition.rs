@@ -3,7 +3,6 @@ use fabro_types::key_refusal;
 
 use crate::checking::Checking;
 use crate::findings::Findings;
-use crate::flow::element_name;
 
 /// Conditions that are the label of their edge: `condition="Approve"`.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
@@ -29,11 +28,8 @@ pub(super) fn meant_as_label<'a>(checking: &Checking<'a>, ix: EdgeIx) -> Option<
     if clause.operator().is_some() || word != clause.key() || word.contains('.') {
         return None;
     }
-    let is_element = |name: &str| {
-        let lists = checking.workflow.nodes().filter(|node| node.for_each().is_some());
-        lists.map(element_name).any(|element| element == name) || name == "item"
-    };
-    if key_refusal(word).is_some() || is_element(word.strip_suffix("_index").unwrap_or(word)) {
+    let element = word.strip_suffix("_index").unwrap_or(word);
+    if key_refusal(word).is_some() || checking.elements().contains(element) {
         return None;
     }
     let mentions = &checking.mentions;

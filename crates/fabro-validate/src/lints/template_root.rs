@@ -61,11 +61,13 @@ fn check_text(
         let start = text.len() - inside.len();
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
         let name = &inside[..inside.find(|c| !is_name(c)).unwrap_or(inside.len())];
-        let closes = inside[name.len()..].trim_start().starts_with(['}', '|', '[']);
+        if !inside[name.len()..].trim_start().starts_with(['}', '|', '[']) {
+            continue;
+        }
         let span = Span::new(start, start + name.len());
         let own = own_name(scope, name);
         let name = own.as_deref().unwrap_or(name);
-        let Some(meant) = meant(checking, scope, name).filter(|_| closes) else { continue };
+        let Some(meant) = meant(checking, scope, name) else { continue };
         let message = format!("`{{{{ {name} }}}}` is no template: it stays as it is");
         let fix = format!("did you mean `{meant}`?");
         findings.warning("template-root", checking.place(attr, span), message, fix);
