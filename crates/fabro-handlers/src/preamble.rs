@@ -4,15 +4,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use fabro_engine::{
-    Backend, BlobStore, Context, Plan, ReadError, Stage, StageRecord, Store, keys, read_blob,
-    reference,
+    BlobStore, Context, Plan, ReadError, Stage, StageRecord, Store, keys, read_blob, reference,
 };
 use fabro_events::CreatedRun;
 use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, branch_sections, shows_key};
 use fabro_redact::Redactor;
 use fabro_tokens::O200k;
 use fabro_types::{
-    BlobRef, BranchResult, Failure, FailureClass, Fidelity, NodeKind, RunId, Status, Usage,
+    BlobRef, BranchResult, Failure, FailureClass, Fidelity, NodeKind, RunId, Status,
     strip_accelerator,
 };
 use imbl::Vector;
@@ -37,8 +36,6 @@ const RECENT: usize = 32;
 pub(crate) struct Preambles {
     limits: Limits,
     redactor: Redactor,
-    /// A model script answers, whatever model a stage names.
-    is_scripted: bool,
 }
 
 impl Preambles {
@@ -50,8 +47,7 @@ impl Preambles {
             compact: settings.compact_tokens.unwrap_or(default.compact),
             high: settings.high_tokens.unwrap_or(default.high),
         };
-        let is_scripted = agents.asking.is_none();
-        Self { limits, redactor: agents.redactor.clone(), is_scripted }
+        Self { limits, redactor: agents.redactor.clone() }
     }
 
     /// The text before the prompt; empty under `full`. `has_files`: the reader can open files.
@@ -101,7 +97,6 @@ async fn off_thread<T: Send + 'static>(
 struct Source {
     limits: Limits,
     redactor: Redactor,
-    is_scripted: bool,
     fidelity: Fidelity,
     /// The branches of the last fan-out have a section of their own.
     is_fan_in: bool,
@@ -121,7 +116,6 @@ impl Source {
         Self {
             limits: preambles.limits,
             redactor: preambles.redactor.clone(),
-            is_scripted: preambles.is_scripted,
             fidelity,
             is_fan_in: stage.spec().kind == NodeKind::FanIn,
             run_id: stage.run_id,
@@ -222,13 +216,6 @@ impl Source {
         }
     }
 
-    /// A script answered, and does not say how many tokens a model would have used: none was asked.
-    fn is_unasked(&self, record: &StageRecord, usage: &Usage) -> bool {
-        let llm = self.plan.node(&record.node).and_then(|(ix, _)| self.plan.spec(ix).llm());
-        let is_api = llm.is_some_and(|llm| llm.backend == Backend::Api);
-        self.is_scripted && is_api && usage.input_tokens + usage.output_tokens == 0
-    }
-
     fn detail(&self, record: &StageRecord) -> Detail {
         let updates = &record.end.outcome.context_updates;
         let text = |key: &str| updates.get(key).and_then(|value| value.as_str());
@@ -245,11 +232,7 @@ impl Source {
                 let usage = record.end.outcome.usage.clone().unwrap_or_default();
                 let key = format!("{}{}", keys::RESPONSE_PREFIX, record.node);
                 Detail::Llm {
-                    model: if self.is_unasked(record, &usage) {
-                        "scripted".to_owned()
-                    } else {
-                        usage.model.unwrap_or_default()
-                    },
+                    model: usage.model.unwrap_or_default(),
                     input_tokens: usage.input_tokens,
                     output_tokens: usage.output_tokens,
                     response: self.output(updates.get(&key).map(AsRef::as_ref)),

@@ -200,14 +200,3 @@ fn warnings_of_settings_are_apart_from_the_error() {
     assert!(error.starts_with("error: DIR/.fabro/config.toml:2:"), "{text}");
     assert!(text.starts_with("exit 2\n") && !error.contains("warning"), "{text}");
 }
-
-#[test]
-fn a_preamble_says_that_a_script_answered() {
-    let source = "digraph W { start -> a -> b -> exit; a [prompt=x, model=\"qwen3:8b\"]; b [prompt=y, shape=tab] }";
-    let script = r#"{"*": [{"text": "ok"}]}"#;
-    let project = Project::with(&[("w.fabro", source), ("m.json", script)]);
-    assert_eq!(project.exit(&["run", "w.fabro", "--model-script", "m.json", "--quiet"]), 0);
-    let stage = project.json(&["inspect", "latest", "b", "--json"]);
-    let prompt = stage["prompt"].as_str().unwrap();
-    assert!(prompt.contains("Model: scripted, 0 tokens in / 0 out"), "{prompt}");
-}
