@@ -74,7 +74,7 @@ fn an_answer_that_waits_for_the_resume_is_shown() {
     ");
     assert_eq!(project.exit(&["answer", "latest", "two/ask", "N"]), 0);
     let text = project.run(&["inspect", "latest"]);
-    assert!(text.ends_with("continue with: fabro resume [ID]\n"), "{text}");
+    assert_snapshot!(text.lines().last().unwrap(), @"continue with: fabro resume [ID]");
     assert!(!text.contains("answer with"), "{text}");
     let list = project.run(&["ps"]);
     assert!(list.contains("answered with y, N, not resumed yet"), "{list}");
@@ -216,7 +216,7 @@ fn a_question_names_the_failures_before_it() {
     ── stdout
     again@1 → ask  by rule unconditional
       ✓ ask  unconditional
-    the last stage that has ended; `fabro inspect [ID]` lists all, `fabro explain [ID] STAGE` explains one
+    the last stage that the run has left; `fabro inspect [ID]` lists all, `fabro explain [ID] STAGE` explains one
     ");
     assert_snapshot!(project.run(&["cost"]), @r"
     exit 0

@@ -480,6 +480,9 @@ fn a_run_is_taken_back() {
     write       2  succeeded [T]
     check       2  succeeded [T]
     succeeded in [T], 4 stages
+
+    response of write@2:
+      Hello, world!
     ");
     assert_eq!(project.json(&["context", "latest", "--json"])["note"], "again");
     assert_snapshot!(project.run(&["rewind", "latest", "=", "--set", "x"]), @r"

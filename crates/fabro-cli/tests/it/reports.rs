@@ -47,6 +47,9 @@ fn a_first_project_runs_at_once() {
     write       2  succeeded [T]
     check       2  succeeded [T]
     succeeded in [T], 4 stages
+
+    response of write@2:
+      Hello, world!
     ");
     project.write(".fabro/workflows/hello/model.json", b"mine");
     assert_snapshot!(project.run(&["init"]), @r"
