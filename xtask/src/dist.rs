@@ -130,7 +130,7 @@ fn man_pages(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(pages)
 }
 
-/// What links a program for another machine, and compiles SQLite for it.
+/// What links a program for another machine, and compiles its C code.
 #[derive(Clone, Copy)]
 enum Linker {
     /// What cargo finds by itself.

@@ -31,13 +31,11 @@ pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
         } else if was_rust && !is_fence && is_hidden(line) {
             example.hidden(line);
             continue;
+        } else if was_rust && !is_fence {
+            example.shown(line);
+            text.push_str(line);
         } else {
-            if was_rust && !is_fence {
-                example.shown(line);
-                text.push_str(line);
-            } else {
-                text.push_str(&without_item_links(line));
-            }
+            text.push_str(&without_item_links(line));
         }
         text.push('\n');
     }

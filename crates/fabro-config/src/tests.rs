@@ -471,7 +471,8 @@ fn settings_of_the_documentation_are_read_without_a_warning() {
 
 #[test]
 fn many_unknown_settings_are_all_reported_and_few_compared() {
-    let keys: String = (0..20_000).map(|at| format!("base_ulr{at} = 1\n")).collect();
+    let keys: Vec<_> = (0..20_000).map(|at| format!("base_ulr{at} = 1")).collect();
+    let keys = keys.join("\n");
     let text = format!(
         "_version = 1\n[providers.odd]\nkind = \"openai-compatible\"\nbase_url = \"http://x\"\nbase_ulr = 1\n{keys}"
     );

@@ -195,7 +195,7 @@ impl RunState {
     /// them only what they wrote counts.
     pub fn value_bytes(&self) -> usize {
         let main = self.cursors.get(MAIN).map(|main| &main.context);
-        let main = main.into_iter().flat_map(|context| context.iter());
+        let main = main.into_iter().flat_map(Context::iter);
         let shared: usize = main.map(|(key, value)| key.len() + bytes_of(value)).sum();
         let branches = self.cursors.values().chain(self.ended.values());
         let own = branches.flat_map(|cursor| cursor.updates.iter());

@@ -51,14 +51,14 @@ fn find_comments(
     let mut parts = 0_usize;
     let mut in_word = false;
     while let Some(&byte) = bytes.get(at) {
-        let is_word = byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
-        if is_word && !in_word || matches!(byte, b'"' | b'{' | b'[') {
+        let is_part = byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
+        if is_part && !in_word || matches!(byte, b'"' | b'{' | b'[') {
             parts += 1;
             if parts > MAX_PARTS {
                 return Err(too_large(at));
             }
         }
-        in_word = is_word;
+        in_word = is_part;
         if byte.is_ascii_alphanumeric() {
             // The common case: not the beginning of a comment, string or brace.
             (line_start, last) = (false, byte);

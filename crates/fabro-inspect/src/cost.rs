@@ -143,7 +143,9 @@ impl CostSum {
     pub fn add(&mut self, run: RunId, logs: &[Vec<Event>], is_free: &dyn Fn(&str) -> bool) {
         let fold = |log: &Vec<Event>| {
             let mut fold = CostFold::default();
-            log.iter().for_each(|event| fold.apply(event));
+            for event in log {
+                fold.apply(event);
+            }
             fold
         };
         self.add_folds(run, logs.iter().map(fold).collect(), is_free);

@@ -5,6 +5,7 @@ use fabro_events::{Event, EventBody};
 /// A clock that stands still while no process drives the run, and that is never set. Given the events of a run that count,
 /// in order.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "the unit is a part of each name")]
 pub(crate) struct DrivenClock {
     /// The time of the last event, in milliseconds since 1970.
     pub(crate) last_ms: i64,

@@ -234,7 +234,9 @@ pub async fn list_artifacts(
             let page = store.read(member, after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            page.iter().for_each(|event| fold.apply(event));
+            for event in &page {
+                fold.apply(event);
+            }
         }
         folds.push(fold);
     }

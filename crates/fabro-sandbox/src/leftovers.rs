@@ -30,7 +30,9 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
     let count = left.groups.len();
     left.ask();
     left.end_within(GRACE);
-    cgroups.iter().for_each(|dir| cgroup::remove(dir));
+    for dir in &cgroups {
+        cgroup::remove(dir);
+    }
     count
 }
 

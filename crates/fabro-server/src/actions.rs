@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use crate::folds::{Folds, OpenGate};
 use crate::inbox::{UnreadableRun, open_gates};
 use crate::problem::Problem;
+use crate::turns::Turns;
 
 /// How a server is set up.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub(crate) struct Actions {
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) folds: Arc<Folds>,
     pub(crate) config: ServerConfig,
+    /// One resume of a run at a time: a second one would take the first record of the first driver for that of its own.
+    resumes: Arc<Turns<RunId>>,
 }
 
 /// A run to start.
@@ -293,7 +296,7 @@ pub(crate) type ExpectedSeq = Option<u64>;
 impl Actions {
     pub(crate) fn new(store: Arc<SqliteStore>, config: ServerConfig) -> Self {
         let folds = Arc::new(Folds::new(Arc::clone(&store)));
-        Self { store, folds, config }
+        Self { store, folds, config, resumes: Arc::default() }
     }
 
     /// The run that a text means: its id, the beginning of it, or `latest`.
@@ -509,6 +512,8 @@ impl Actions {
         };
         let store = Arc::clone(&self.store);
         let program = &self.config.program;
+        let turn = self.resumes.of(run);
+        let _turn = turn.lock().await;
         Ok(fabro_run::resume_in_background(store, run, options, program).await?.into())
     }
 

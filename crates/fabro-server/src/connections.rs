@@ -250,7 +250,7 @@ mod tests {
         let request = Connection::of(&extensions).unwrap();
         let response = request.hold(Response::new(Body::from("text")));
         assert_eq!(response.body().size_hint().exact(), Some(4));
-        advance(Duration::from_secs(60)).await;
+        advance(Duration::from_mins(1)).await;
         assert!(connection.rank().is_none());
         drop(response);
         assert!(connection.rank().is_none(), "it may send the next request at once");

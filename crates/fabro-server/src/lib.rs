@@ -53,6 +53,7 @@ mod once;
 mod openapi;
 mod pages;
 mod problem;
+mod turns;
 mod webhooks;
 
 use std::convert::Infallible;

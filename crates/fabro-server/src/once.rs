@@ -1,10 +1,9 @@
 //! `Idempotency-Key`: a request that is sent again does not start a second run.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::http::{HeaderMap, StatusCode};
@@ -14,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
-use tokio::sync::Mutex;
 
 use crate::problem::Problem;
+use crate::turns::Turns;
 
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_hours(24);
@@ -40,12 +39,12 @@ pub(crate) struct Once {
     dir: PathBuf,
     store: Arc<SqliteStore>,
     /// One request with the same key at a time.
-    turns: std::sync::Mutex<HashMap<PathBuf, Weak<Mutex<()>>>>,
+    turns: Turns<PathBuf>,
 }
 
 impl Once {
     pub(crate) fn new(store: Arc<SqliteStore>) -> Self {
-        Self { dir: store.dir().join("requests"), store, turns: std::sync::Mutex::default() }
+        Self { dir: store.dir().join("requests"), store, turns: Turns::default() }
     }
 
     /// Executes a request once for its key. `execute` gets the run to create, which a request that was
@@ -63,7 +62,7 @@ impl Once {
         };
         let request = digest(&serde_json::to_vec(request).expect("a request has only string keys"));
         let file = self.dir.join(format!("{}.json", digest(key.as_bytes())));
-        let turn = self.turn(&file);
+        let turn = self.turns.of(file.clone());
         let _turn = turn.lock().await;
         self.remove_old();
         let kept = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -95,17 +94,6 @@ impl Once {
                 Err(problem)
             }
         }
-    }
-
-    fn turn(&self, file: &Path) -> Arc<Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(file).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::new(Mutex::new(()));
-        turns.insert(file.to_owned(), Arc::downgrade(&turn));
-        turn
     }
 
     /// Whether a request that failed may have created its run: its driver can be running all the same, and the same

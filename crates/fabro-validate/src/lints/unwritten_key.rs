@@ -1,4 +1,5 @@
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use fabro_condition::Condition;
 use fabro_graph::{Attr, NodeIx, NodeKind, Span};
@@ -162,7 +163,7 @@ impl<'a> Search<'_, 'a> {
             let used = of_read[number];
             let (message, mut fix) = explain(checking, used, writer, nearest.find(writer, at));
             if used.after && used.attr.value.as_text().trim() == used.key {
-                fix.push_str(&format!("; or did you mean label=\"{}\"?", used.key));
+                let _ = write!(fix, "; or did you mean label=\"{}\"?", used.key);
             }
             used.report(checking, message, fix, findings);
         }
