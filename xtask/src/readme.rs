@@ -54,12 +54,12 @@ fn without_item_links(line: &str) -> Cow<'_, str> {
         Regex::new(r"\[([^\[\]]+)\](?:\(([^()]*)\))?").expect("a valid expression")
     });
     LINK.replace_all(line, |found: &Captures<'_>| {
-        let (whole, text) = (&found[0], &found[1]);
+        let text = &found[1];
         let is_item = match found.get(2) {
             Some(target) => !target.as_str().contains(['/', '.', '#']),
             None => text.starts_with('`') && text.ends_with('`'),
         };
-        if is_item { text.to_owned() } else { whole.to_owned() }
+        if is_item { text.to_owned() } else { found[0].to_owned() }
     })
 }
 

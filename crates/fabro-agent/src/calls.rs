@@ -13,15 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::is_blob_name;
 use crate::subagent_calls::{WAIT, is_for_subagents};
-use crate::transcript::OpenCalls;
+use crate::transcript::{CUT_OFF, OpenCalls};
 use crate::turn::RequestedCall;
 use crate::{Record, Session, SessionError};
 
 /// How many calls that only read run at the same time.
 const AT_ONCE: usize = 8;
-
-pub(crate) const CUT_OFF: &str = "[cut off: the answer reached its limit of tokens before the arguments of \
-    this call were whole, so it did not run. Make the call again, with less in it.]";
 
 impl Session {
     /// Runs calls, and puts their results into the conversation. Results are recorded in the order of the

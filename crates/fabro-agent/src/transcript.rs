@@ -11,7 +11,6 @@ use fabro_types::{BlobRef, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::calls::CUT_OFF;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
 use crate::repeats::{self, RepeatAction, Repeats};
@@ -20,6 +19,10 @@ use crate::subagent_calls::{self, SPAWN, send_arguments};
 /// The kind of the warning that an answer is still cut off after all continuations; it follows the
 /// answer in the record.
 pub const CUT_OFF_WARNING: &str = "cut_off";
+
+/// The result of a call that an answer that was cut off ends in.
+pub(crate) const CUT_OFF: &str = "[cut off: the answer reached its limit of tokens before the arguments of \
+    this call were whole, so it did not run. Make the call again, with less in it.]";
 
 /// What was recorded of a conversation before.
 #[derive(Clone, Debug, Default)]

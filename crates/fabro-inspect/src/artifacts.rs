@@ -1,12 +1,14 @@
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fabro_engine::checkpoint;
 use fabro_events::stage_name::StageName;
 use fabro_events::{CapturedArtifact, Event, EventBody, ParentStage};
+use fabro_sandbox::artifacts::{Damaged, stored_file};
 use fabro_types::RunId;
+use serde::Serialize;
 
-use crate::{ArtifactRow, StageKey};
+use crate::StageKey;
 
 /// A file that a stage left and that was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,47 @@ pub fn artifacts(events: &[Event]) -> Vec<KeptArtifact<'_>> {
     let mut all: Vec<_> = last.into_values().collect();
     all.sort_by_key(|(seq, _)| *seq);
     all.into_iter().map(|(_, kept)| kept).collect()
+}
+
+/// An artifact of a run or of one of its sub-workflows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArtifactRow {
+    /// The run whose stage left it.
+    pub run: RunId,
+    /// The stage, `[BRANCH/]NODE@VISIT`, after the stages whose sub-workflows it is in and ` › `.
+    pub stage: String,
+    /// The attempt of the stage, from 1.
+    pub attempt: u32,
+    /// Its path, relative to the working directory.
+    pub path: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its media type.
+    pub media_type: String,
+    /// The SHA-256 of its bytes, in hexadecimal digits.
+    pub sha256: String,
+    /// Where it is kept on this machine.
+    pub file: PathBuf,
+    /// When it was kept, in milliseconds since 1970.
+    #[serde(skip)]
+    pub ts_ms: i64,
+    /// Where it is kept, below the directory of the run.
+    #[serde(skip)]
+    pub below: String,
+    /// The stage of the sub-workflow; `None` for one of the run itself.
+    #[serde(skip)]
+    pub above: Option<String>,
+}
+
+impl ArtifactRow {
+    /// The file with its bytes, checked.
+    ///
+    /// # Errors
+    ///
+    /// It is missing, damaged, or cannot be read.
+    pub fn stored(&self, runs_dir: &Path) -> Result<PathBuf, Damaged> {
+        stored_file(&runs_dir.join(self.run.to_string()), &self.below, &self.sha256)
+    }
 }
 
 /// The artifacts that one log names, as a fold over its events. It holds some hundred bytes for each.

@@ -58,7 +58,7 @@ mod stage;
 mod stages;
 
 pub use activity::Activity;
-pub use artifacts::{ArtifactFold, KeptArtifact, artifacts};
+pub use artifacts::{ArtifactFold, ArtifactRow, KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
 pub use changes::{Changes, StageChange, change_of_stage, changes};
@@ -73,8 +73,8 @@ pub use logs::{LogStream, StageSelection, Written, copy_recorded_text, recorded_
 pub use ps::{PsRow, ps};
 pub use read_back::{read_back, read_back_small};
 pub use reports::{
-    ArtifactRow, PatchError, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
-    run_patch, sub_workflows,
+    PatchError, describe, inspect_run, inspect_stage, list_artifacts, list_runs, run_patch,
+    sub_workflows,
 };
 pub use stage::{FailedAttempt, StageReport, stage, stage_of_row};
 pub use stages::Stages;

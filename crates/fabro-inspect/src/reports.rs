@@ -1,20 +1,18 @@
 //! Reports about the runs of a store: what the command line prints as JSON, and a server answers with.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use fabro_engine::{last_state_event, read_all};
 use fabro_events::{CreatedRun, EventBody};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
-use fabro_sandbox::artifacts::{Damaged, stored_file};
 use fabro_sandbox::git::{GitError, PatchStyle, patch};
 use fabro_store::{Message, RunStore, Store, StoreError};
 use fabro_types::{RunId, RunStatus};
-use serde::Serialize;
 
 use crate::{
-    ArtifactFold, Inspect, PsRow, ReportError, StageReport, StageRow, change_of_stage, changes,
-    inspect, ps, stage,
+    ArtifactFold, ArtifactRow, Inspect, PsRow, ReportError, StageReport, StageRow, change_of_stage,
+    changes, inspect, ps, stage,
 };
 
 /// How many events are read at a time.
@@ -171,47 +169,6 @@ pub async fn run_patch(
     match patch(Path::new(&repository), &from, &to, style).await {
         Ok(patch) => Ok(Some(patch)),
         Err(source) => Err(PatchError::Git { run, repository, source }),
-    }
-}
-
-/// An artifact of a run or of one of its sub-workflows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ArtifactRow {
-    /// The run whose stage left it.
-    pub run: RunId,
-    /// The stage, `[BRANCH/]NODE@VISIT`, after the stages whose sub-workflows it is in and ` › `.
-    pub stage: String,
-    /// The attempt of the stage, from 1.
-    pub attempt: u32,
-    /// Its path, relative to the working directory.
-    pub path: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// Its media type.
-    pub media_type: String,
-    /// The SHA-256 of its bytes, in hexadecimal digits.
-    pub sha256: String,
-    /// Where it is kept on this machine.
-    pub file: PathBuf,
-    /// When it was kept, in milliseconds since 1970.
-    #[serde(skip)]
-    pub ts_ms: i64,
-    /// Where it is kept, below the directory of the run.
-    #[serde(skip)]
-    pub below: String,
-    /// The stage of the sub-workflow; `None` for one of the run itself.
-    #[serde(skip)]
-    pub above: Option<String>,
-}
-
-impl ArtifactRow {
-    /// The file with its bytes, checked.
-    ///
-    /// # Errors
-    ///
-    /// It is missing, damaged, or cannot be read.
-    pub fn stored(&self, runs_dir: &Path) -> Result<PathBuf, Damaged> {
-        stored_file(&runs_dir.join(self.run.to_string()), &self.below, &self.sha256)
     }
 }
 

@@ -219,7 +219,7 @@ mod tests {
             extensions.insert(Arc::clone(&places[at].connection));
             Connection::of(&extensions).unwrap()
         };
-        // All are used: the fourth waits, whatever their age.
+        // All are used: the fourth waits, of any age.
         let held: Vec<InFlight> = (0..3).map(request).collect();
         assert_eq!(displaced(&connections, &places).await, None);
         // One whose reader takes nothing counts as unused after a second, and is the last to go.

@@ -3,12 +3,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fabro_condition::Condition;
 use fabro_graph::schema;
-use fabro_graph::{Attr, Attrs, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
+use fabro_graph::{Attr, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
 use fabro_plan::{AttributeText, ListSource, Specs, TextPlace};
 use fabro_stylesheet::Stylesheet;
 use fabro_template::Template;
 use serde_json::{Map, Value};
 
+use crate::attrs::text;
 use crate::family::Family;
 use crate::flow::{Flow, Mentions, element_name};
 use crate::load::Read;
@@ -170,11 +171,6 @@ impl<'a> Checking<'a> {
     pub(crate) fn nearest_node(&self, word: &str) -> Option<&'a str> {
         self.nearest(word, self.workflow.nodes().map(|node| &*node.id))
     }
-}
-
-/// The text of an attribute; `None` when it is absent or only whitespace.
-pub(crate) fn text<'a>(attrs: &'a Attrs, name: &str) -> Option<&'a str> {
-    attrs.text(name).filter(|text| !text.trim().is_empty())
 }
 
 /// What a node gives its sub-workflow.

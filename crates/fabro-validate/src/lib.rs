@@ -35,6 +35,7 @@
 //! at most 16 deep. The time taken grows with the size of the workflow; only for fan-outs that overlap
 //! each other thousandfold does the data-flow analysis stop looking, and then it says nothing.
 
+mod attrs;
 mod checking;
 mod family;
 mod findings;

@@ -109,7 +109,7 @@ fn servers_that_no_agent_may_use_are_named() {
     assert!(!is_named("prompt=\"Do it\", permissions=full"));
 }
 
-/// A loop that asks a model and has no limit goes on, and says so at the 10th, 20th, 40th … visit.
+/// A loop that asks a model and has no limit continues, and says so at the 10th, 20th, 40th … visit.
 #[test]
 fn loops_without_a_limit_are_said_while_they_run() {
     let flow = |limit: &str| {

@@ -61,7 +61,7 @@ async fn only_a_script_with_the_users_environment_keeps_the_privileges_of_an_adm
     };
     let users = bounding(Environment::Inherit(&[])).await;
     let agents = bounding(Environment::Only(&env)).await;
-    // CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: whoever is not root has none of them anyway.
+    // CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: a user other than root has none of them anyway.
     let withheld = 1 << 19 | 1 << 21 | 1 << 38;
     let is_root = rustix::process::geteuid().is_root();
     assert_eq!(agents, if is_root { users & !withheld } else { users });

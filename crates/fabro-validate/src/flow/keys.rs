@@ -65,7 +65,7 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
     }
 }
 
-/// What to read instead of a word that keys of the engine begin with, and that nobody can write alone.
+/// What to read instead of a word that keys of the engine begin with, and that no stage can write alone.
 fn head_alone(workflow: &Workflow, root: &str) -> Option<String> {
     let example = |writes: fn(&Node) -> bool| {
         let found = workflow.nodes().find(|node| writes(node));

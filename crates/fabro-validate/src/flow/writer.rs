@@ -2,7 +2,7 @@
 
 use fabro_graph::{Node, NodeIx, NodeKind, Workflow};
 
-use crate::checking::text;
+use crate::attrs::text;
 
 /// What it takes for a key to have a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::Status;
 use serde_json::Value;
 
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::Findings;
 use crate::lints::label_condition::meant_as_label;
 

@@ -3,7 +3,8 @@ use fabro_graph::{Edge, EdgeIx, Node, NodeIx, NodeKind};
 use petgraph::algo::kosaraju_scc;
 use petgraph::visit::EdgeFiltered;
 
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::Findings;
 
 /// Loops that nothing ends: no edge out of them can be taken, and there is no limit on visits, no

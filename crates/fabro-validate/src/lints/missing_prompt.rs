@@ -1,6 +1,7 @@
 use fabro_graph::Node;
 
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::Findings;
 
 /// How many nodes are named.

@@ -1,4 +1,5 @@
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::Findings;
 
 /// An ACP agent cannot be held to a schema.

@@ -1,6 +1,7 @@
 use fabro_graph::{Edge, NodeKind};
 
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::Findings;
 
 const GOOD: [&str; 8] = ["success", "succeeded", "ok", "pass", "passed", "green", "true", "yes"];

@@ -3,7 +3,8 @@ use std::collections::HashSet;
 use fabro_graph::{Attr, Node, NodeKind, Span, schema};
 use fabro_plan::TextPlace;
 
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::Findings;
 use crate::flow::{FIELDS, asks_model, has_own_schema};
 

@@ -1,7 +1,8 @@
 use fabro_graph::{Join, Node, NodeIx, NodeKind, join};
 use petgraph::algo::kosaraju_scc;
 
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::Findings;
 
 /// How many stages are named.

@@ -3,7 +3,8 @@ use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::Status;
 
 use super::condition_operator::wrong_operator;
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::{Findings, did_you_mean};
 
 /// Conditions that compare the outcome with a word which the stage before cannot end with: only an

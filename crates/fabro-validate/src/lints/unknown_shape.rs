@@ -1,7 +1,8 @@
 use fabro_graph::{NodeKind, Origin};
 use fabro_types::nearest;
 
-use crate::checking::{Checking, text};
+use crate::attrs::text;
+use crate::checking::Checking;
 use crate::findings::{Findings, did_you_mean};
 
 /// A shape that stands for no handler: an agent runs the node.
