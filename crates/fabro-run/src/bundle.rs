@@ -11,7 +11,7 @@ use fabro_config::{
 };
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
-use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnUnavailable};
+use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnUnavailable, Severity};
 use fabro_validate::RelativeSources;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -163,6 +163,15 @@ impl Bundle {
         let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
             .map_err(|findings| BundleError::Invalid { file: self.file.clone(), findings })?;
         Ok(Plan::compile_recorded(workflow)?.with_on_unavailable(self.settings.on_unavailable))
+    }
+
+    /// What validation warns of in the workflow of a run that is part of no other.
+    pub(crate) fn warnings(&self, inputs: &Map<String, Value>) -> Vec<Diagnostic> {
+        let files = MemorySources(self.files.clone());
+        let checked = fabro_validate::check(&self.name, &self.source, &files, Some(inputs));
+        let mut warnings = checked.findings;
+        warnings.retain(|finding| finding.severity == Severity::Warning);
+        warnings
     }
 
     /// The goal that the workflow itself states, rendered with these inputs.

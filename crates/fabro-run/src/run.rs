@@ -17,7 +17,7 @@ use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::{Exec, Sandbox};
 use fabro_store::{Batch, InboxId, Message, RunAt, RunStore, StoreError};
-use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, RunId, RunStatus};
+use fabro_types::{Diagnostic, Failure, MAX_SUB_WORKFLOW_DEPTH, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -310,6 +310,18 @@ impl Run {
         };
         let bundle = Bundle::load(&*self.store, &created.bundle)?;
         Ok(AskedModels::of(&bundle, &self.plan, &self.settings)?.text(&self.settings)?)
+    }
+
+    /// The workflow that is kept with the run, and what validation warns of in it; `None` before the run is recorded.
+    ///
+    /// # Errors
+    ///
+    /// The workflow cannot be read back.
+    pub fn recorded_warnings(&self) -> Result<Option<(Bundle, Vec<Diagnostic>)>, RunError> {
+        let Some(created) = &self.state.created else { return Ok(None) };
+        let bundle = Bundle::load(&*self.store, &created.bundle)?;
+        let warnings = bundle.warnings(&created.inputs);
+        Ok(Some((bundle, warnings)))
     }
 
     /// The run in this state with its workflow, as it will be resumed.

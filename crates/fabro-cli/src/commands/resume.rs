@@ -9,7 +9,7 @@ use fabro_run::{RefreshedModels, ResumeOptions, Run, RunError};
 use fabro_terminal::diagnostics;
 use fabro_types::RunId;
 
-use super::run::{detach, file_name, read_option, read_script};
+use super::run::{detach, file_name, read_option, read_script, warnings_text};
 use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::error::usage;
@@ -92,6 +92,12 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let mut run = run.with_resume_options(changes)?;
     run.check_resumed().await.map_err(|error| not_resumed(error, id, global))?;
+    if !args.shown.json
+        && !args.shown.quiet
+        && let Some((bundle, warnings)) = run.recorded_warnings()?
+    {
+        output::stderr(&warnings_text(&bundle, &warnings, "", global.paint_stderr()));
+    }
     global.warn(run.warnings());
     if args.detach {
         return detach(run, &store, &options(&args)).await;

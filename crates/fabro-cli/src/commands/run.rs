@@ -8,9 +8,10 @@ use std::sync::Arc;
 use clap::builder::PossibleValuesParser;
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use fabro_config::{SandboxProvider, Target};
-use fabro_run::{LoadedWorkflow, Overrides, Run, RunError, RunSpec};
+use fabro_run::{Bundle, LoadedWorkflow, Overrides, Run, RunError, RunSpec};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean, diagnostics};
+use fabro_types::Diagnostic;
 
 use crate::complete;
 use crate::drive::{ShownArgs, drive};
@@ -144,14 +145,20 @@ const WARNINGS: usize = 10;
 /// What validation warns of, and unread inputs, a line each. `named` is how the workflow was named.
 fn findings_text(spec: &RunSpec, named: &str, paint: Paint) -> String {
     let LoadedWorkflow { bundle, warnings, .. } = &spec.workflow;
+    let more = format!(": fabro validate {}", quoted(Path::new(named)));
+    let mut text = warnings_text(bundle, warnings, &more, paint);
+    for warning in &spec.warnings {
+        let _ = writeln!(text, "{} {}", paint.warning("warning:"), clean(warning));
+    }
+    text
+}
+
+/// What validation warns of, a line each. `more` follows the number of those that are left out.
+pub fn warnings_text(bundle: &Bundle, warnings: &[Diagnostic], more: &str, paint: Paint) -> String {
     let (mut text, left) =
         diagnostics::short(&bundle.file, &bundle.source, warnings, WARNINGS, paint);
     if left > 0 {
-        let validate = format!("fabro validate {}", quoted(Path::new(named)));
-        let _ = writeln!(text, "… and {left} more: {validate}");
-    }
-    for warning in &spec.warnings {
-        let _ = writeln!(text, "{} {}", paint.warning("warning:"), clean(warning));
+        let _ = writeln!(text, "… and {left} more{more}");
     }
     text
 }

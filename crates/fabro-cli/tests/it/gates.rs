@@ -94,8 +94,7 @@ fn an_answer_that_waits_for_the_resume_is_shown() {
 #[test]
 fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     let _filters = filters().bind_to_scope();
-    let source =
-        "digraph { start -> sub -> exit; sub [shape=house, stack.child_workflow=\"gate.fabro\"] }";
+    let source = "digraph { start -> sub -> exit; sub [shape=house, stack.child_workflow=\"gate.fabro\", on_failure=stop] }";
     let project = Project::with(&[("gate.fabro", GATE), ("parent.fabro", source)]);
     assert_eq!(project.exit(&["run", "parent.fabro"]), 3);
     assert_snapshot!(project.run(&["resume", "latest"]), @r"

@@ -238,7 +238,7 @@ fn forks_and_rewinds_have_the_files_of_their_stage() {
 #[test]
 fn a_killed_stage_begins_again_with_the_files_before_it() {
     let project = repository(
-        r#"digraph W { start -> one -> two -> exit
+        r#"digraph W { graph [on_failure=stop]; start -> one -> two -> exit
             one [shape=parallelogram, script="echo 1 > one.txt"]
             two [shape=parallelogram, script="go=$(ls ../go); ls; echo half > half.txt; rm one.txt; test $go || sleep 60; rm half.txt; echo 2 > two.txt"] }"#,
     );
