@@ -1,7 +1,7 @@
 //! A workflow of agents: in a line with one thread, in a nested fan-out, in a loop, with an answer
 //! that must be corrected, and with an agent of an agent's own.
 //!
-//! Each prompt ends in a plan, `PLAN NAME: step, step`, which the [model](super::model) follows.
+//! Each prompt ends in a plan, `PLAN NAME: step, step`, which the [model](crate::model) follows.
 
 use crate::model::Model;
 use crate::work::Work;
