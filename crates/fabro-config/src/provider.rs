@@ -20,7 +20,7 @@ pub struct ProviderSettings {
     pub kind: ProviderKind,
     /// `base_url`: its address; the usual one of its kind when absent.
     pub base_url: Option<String>,
-    /// The only model that it lists, where a run needs one and none is named. No setting: it is found when
+    /// The only model that it lists, where a run needs one and no model is named. No setting: it is found when
     /// the run is created.
     pub listed_model: Option<String>,
     /// `interface`: the interface of its models, where its kind is `openai` or `openai-compatible`.

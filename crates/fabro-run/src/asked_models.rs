@@ -1,5 +1,5 @@
 //! What the stages of a run ask for: the requests without their messages, which decide the provider and the
-//! model, and the one model of a server where none is named.
+//! model, and the one model of a server where no model is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 

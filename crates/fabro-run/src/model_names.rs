@@ -137,7 +137,7 @@ impl<'a> ModelNames<'a> {
         Some(Diagnostic::warning(RULE, span, message).with_fix(fix))
     }
 
-    /// Whether this provider, or where none is named one of all, may serve a model that the catalog
+    /// Whether this provider, or where no model is named one of all, may serve a model that the catalog
     /// does not have.
     fn may_know(&self, provider: Option<&str>) -> bool {
         let serves = |it: &ProviderSettings| serves_any_model(it.kind, it.base_url.as_deref());

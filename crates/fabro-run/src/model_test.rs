@@ -136,7 +136,7 @@ fn unnamed(provider: String, fix: String) -> ModelTest {
     ModelTest { provider: Some(provider), error, ..ModelTest::default() }
 }
 
-/// The model that answers where none is named: `provider/model`.
+/// The model that answers where no model is named: `provider/model`.
 ///
 /// # Errors
 ///

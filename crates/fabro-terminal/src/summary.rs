@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use fabro_context::keys;
 use fabro_events::{CompletedStage, Event};
-use fabro_types::{BlobRef, BranchPath, Status};
+use fabro_types::{BlobRef, BranchPath, RunId, Status};
 use serde::Serialize;
 
 /// The results of the nodes of a run: a row for each node with work, in the order of their first ends.
@@ -27,6 +27,8 @@ pub struct Summary {
 /// What a model answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
+    /// The run.
+    pub run: RunId,
     /// The stage that asked, as `NODE@VISIT`.
     pub stage: String,
     /// The answer; of one too long for an event, the beginning.
@@ -45,7 +47,7 @@ impl Response {
             whole => whole?,
         };
         let stage = format!("{node}@{}", event.entry.visit.unwrap_or(1));
-        Some(Self { stage, text: text.to_owned() })
+        Some(Self { run: event.run_id, stage, text: text.to_owned() })
     }
 }
 

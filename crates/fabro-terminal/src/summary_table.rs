@@ -67,7 +67,8 @@ fn response_text(response: &Response, paint: Paint) -> String {
     }
     if lines.len() > RESPONSE_LINES {
         let left = lines.len() - RESPONSE_LINES;
-        let more = format!("  … {left} more lines: `fabro inspect latest {}`\n", response.stage);
+        let Response { run, stage, .. } = response;
+        let more = format!("  … {left} more lines: `fabro inspect {run} {stage}`\n");
         text.push_str(&paint.dim(&clean(&more)));
     }
     text

@@ -1,4 +1,4 @@
-//! Servers of one's own, which may have any models: what is asked where none is named, and how their errors read.
+//! Servers of one's own, which may have any models: what is asked where no model is named, and how their errors read.
 
 use fabro_fakes::{Response, Server};
 

@@ -16,7 +16,7 @@ pub struct Provider {
     pub base_url: Option<String>,
     /// Its API key. Only the default addresses need one.
     pub key: Option<Secret>,
-    /// The model that is asked for where none is named, and neither its kind nor the catalog has a usual one.
+    /// The model that is asked for where no model is named, and neither its kind nor the catalog has a usual one.
     pub listed_model: Option<String>,
     /// The interface for its models, where its kind is `openai` or `openai-compatible`.
     pub interface: Option<ModelInterface>,

@@ -17,7 +17,7 @@ pub(super) fn route(
     Ok((index, model.ok_or_else(unnamed)?))
 }
 
-/// The same; without a model where none is named and the provider has no usual one.
+/// The same; without a model where no model is named and the provider has no usual one.
 pub(super) fn target(
     providers: &[Provider],
     catalog: &Catalog,
