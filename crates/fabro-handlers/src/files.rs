@@ -21,6 +21,11 @@ use crate::common::failed;
 const ATTEMPT_FILES: [&str; 6] =
     ["prompt.md", "response.md", "script.sh", "script.py", "stdout.log", "stderr.log"];
 
+/// The empty directory of a stage that left nothing, beside those of the stages, for the next stage:
+/// to make and to remove a directory is the largest cost of a stage without output, since a file
+/// system passes over what was just removed each time it makes something new.
+const SPARE: &str = ".spare";
+
 /// The result of an attempt or a stage.
 const STATUS: &str = "status.json";
 
@@ -50,25 +55,38 @@ impl StageFiles {
     /// Makes the directory; files of an earlier attempt move to `attempt-N/`, and its
     /// `status.json` is written there.
     pub(crate) async fn open(stage: &Stage) -> Result<Self, FileError> {
-        let dir = stage.dir();
-        fs::create_dir_all(&dir).map_err(|source| FileError { path: dir.clone(), source })?;
-        let files = Self { dir };
+        let files = Self { dir: stage.dir() };
+        files.make().map_err(|source| FileError { path: files.dir.clone(), source })?;
         if stage.at.attempt > 1 {
             files.put_away(stage).await?;
         }
         Ok(files)
     }
 
-    /// Removes the directory when the attempt left nothing in it; false when it did. It disappears while
-    /// the run continues: removing it takes longer than what else a stage without output does.
-    pub(crate) fn remove_if_empty(&self) -> bool {
-        let is_empty = is_empty(&self.dir);
-        if is_empty {
-            let dir = self.dir.clone();
-            // Fails when something was written since: then it stays, as it should.
-            tokio::task::spawn_blocking(move || fs::remove_dir(dir));
+    fn make(&self) -> io::Result<()> {
+        let spare = self.dir.with_file_name(SPARE);
+        if is_empty(&spare) && fs::rename(spare, &self.dir).is_ok() {
+            return Ok(());
         }
-        is_empty
+        fs::create_dir_all(&self.dir)
+    }
+
+    /// Removes the directory when the attempt left nothing in it; false when it did.
+    pub(crate) fn remove_if_empty(&self) -> bool {
+        let spare = self.dir.with_file_name(SPARE);
+        if !is_empty(&self.dir) {
+            return false;
+        }
+        if fs::rename(&self.dir, &spare).is_err() {
+            // Fails when something was written since: then it stays, as it should.
+            return fs::remove_dir(&self.dir).is_ok();
+        }
+        if is_empty(&spare) {
+            return true;
+        }
+        // Written between the look and the move, by something that the script left running.
+        let is_back = fs::rename(spare, &self.dir).is_ok();
+        !is_back
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

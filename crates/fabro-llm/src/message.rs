@@ -126,6 +126,7 @@ pub struct Reasoning {
     pub prefix: Option<String>,
 }
 
+#[cfg(feature = "providers")]
 impl Reasoning {
     /// Whether its provider can tell that the conversation before it has changed.
     pub(crate) fn is_bound(&self) -> bool {

@@ -1,7 +1,8 @@
-use std::any::Any;
 #[cfg(feature = "providers")]
-use std::sync::PoisonError;
-use std::sync::{Arc, Mutex};
+use std::any::Any;
+use std::sync::Arc;
+#[cfg(feature = "providers")]
+use std::sync::{Mutex, PoisonError};
 
 use fabro_types::Usage;
 use futures_util::StreamExt;
@@ -99,18 +100,19 @@ impl Request {
 
 /// What a model has made of a request and needs again for a retry. Clones of the request share it.
 #[derive(Clone, Default)]
-pub(crate) struct RequestCache(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
+pub(crate) struct RequestCache(
+    #[cfg(feature = "providers")] Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>,
+);
 
+#[cfg(feature = "providers")]
 impl RequestCache {
     /// What was kept, where it is of this type.
-    #[cfg(feature = "providers")]
     pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         kept?.downcast().ok()
     }
 
     /// Keeps this in the place of what was kept before. It must not hold a clone of the request.
-    #[cfg(feature = "providers")]
     pub(crate) fn set<T: Any + Send + Sync>(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(value));
     }

@@ -34,6 +34,40 @@ fn every_attempt_keeps_its_files() {
 }
 
 #[test]
+fn an_empty_directory_serves_the_next_stage() {
+    // What outlives its stage writes where the stage was; none of it may appear in the next one.
+    let source = r#"digraph {
+        start -> one -> two -> three -> fan
+        fan [shape=component]
+        fan -> a -> join
+        fan -> b -> join
+        join [shape=tripleoctagon]
+        join -> last -> exit
+        one [shape=parallelogram, script="true"]
+        two [shape=parallelogram, script="test -d \"$FABRO_STAGE_DIR\" && test -z \"$(ls -A \"$FABRO_STAGE_DIR\")\""]
+        three [shape=parallelogram, script="echo mine > \"$FABRO_STAGE_DIR/mine\""]
+        a [shape=parallelogram, script="test -d \"$FABRO_STAGE_DIR\" && test -z \"$(ls -A \"$FABRO_STAGE_DIR\")\""]
+        b [shape=parallelogram, script="test -d \"$FABRO_STAGE_DIR\" && test -z \"$(ls -A \"$FABRO_STAGE_DIR\")\""]
+        last [shape=parallelogram, script="test -d \"$FABRO_STAGE_DIR\" && test -z \"$(ls -A \"$FABRO_STAGE_DIR\")\""]
+    }"#;
+    let scene = Scene::new(source).local();
+    scene.drive().unwrap();
+    insta::assert_snapshot!(scene.stage_files(), @r"
+    004-three@1/mine
+    004-three@1/script.sh
+    004-three@1/status.json
+    005-fan@1/status.json
+    008-join@1/status.json
+    ");
+    let mut left: Vec<_> = std::fs::read_dir(scene.run_dir().join("stages"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, [".spare", "004-three@1", "005-fan@1", "008-join@1"]);
+}
+
+#[test]
 fn a_silent_stage_leaves_no_files() {
     let source = r#"digraph {
         start -> silent -> fails -> writes -> keeps -> exit
