@@ -602,7 +602,6 @@ impl Run {
                 permissions: self.settings.agent.permissions,
                 redactor: builder.redactor(),
                 warn: Arc::clone(&services.warn),
-                is_interrupted: is_interrupted(&self.state),
             }));
             registry.run_sub_workflows_by(&handler);
         }
@@ -723,12 +722,6 @@ impl Run {
 struct Hooks {
     blocking: Option<Arc<Blocking>>,
     deliveries: Option<Arc<Deliveries>>,
-}
-
-/// Whether stages that may change files were running when the driver before ended.
-fn is_interrupted(state: &RunState) -> bool {
-    let changes_none = |kind| matches!(kind, NodeKind::Human | NodeKind::Wait);
-    state.active().any(|(_, stage)| !changes_none(stage.handler))
 }
 
 /// The stage failures that the end of a run, or its pause, names.

@@ -35,25 +35,20 @@ pub(crate) struct RecordsTrees {
 struct State {
     /// The tree of the files as they were last recorded.
     last: Option<Arc<str>>,
-    /// The tree before the stages that were running when the driver before ended. They begin again, with what they
-    /// have changed.
-    interrupted: Option<Arc<str>>,
     /// A person or a pause may have changed files since.
     is_outdated: bool,
     /// How many stages that may change files are running, and how many ever began.
     running: usize,
     begun: u64,
-    /// The trees before stages that are retried: what a failed attempt changed belongs to its stage.
-    first: BTreeMap<StagePlace, Arc<str>>,
+    /// The trees before stages that have not succeeded: what a failed attempt changed, or one that was interrupted,
+    /// belongs to its stage.
+    before: BTreeMap<String, Arc<str>>,
 }
-
-/// The run, the branch and the node of a stage.
-type StagePlace = (RunId, Option<Arc<str>>, Arc<str>);
 
 /// A stage that has begun.
 struct Begun<'a> {
     records: &'a RecordsTrees,
-    place: StagePlace,
+    stage: String,
     before: Option<Arc<str>>,
     /// An attempt before, or a driver that was interrupted, has changed files since.
     is_continued: bool,
@@ -83,20 +78,22 @@ pub(crate) struct TreeSettings<'a> {
     pub(crate) permissions: Option<Permissions>,
     pub(crate) redactor: Redactor,
     pub(crate) warn: Warn,
-    /// Stages were running when the driver before ended.
-    pub(crate) is_interrupted: bool,
 }
 
 impl RecordsTrees {
     pub(crate) fn new(settings: TreeSettings<'_>) -> Self {
         let trees = FileTrees::new(settings.run_dir, settings.marker, settings.exclude);
-        let mut state = State::default();
-        // A file that cannot be read costs what the interrupted stages changed before.
-        if settings.is_interrupted
-            && let Ok(last) = trees.last()
-        {
-            state.interrupted = last.map(Arc::from);
-        }
+        let before = match trees.remembered() {
+            Ok(before) => before,
+            Err(error) => {
+                (settings.warn)(&format!(
+                    "what interrupted stages changed before is not part of their changes: {error}"
+                ));
+                BTreeMap::new()
+            }
+        };
+        let before = before.into_iter().map(|(stage, tree)| (stage, tree.into())).collect();
+        let state = State { before, ..State::default() };
         Self {
             handler: settings.handler,
             run: settings.run,
@@ -121,10 +118,11 @@ impl RecordsTrees {
             let is_looked_at = follows_files(stage) || std::mem::take(&mut state.is_outdated);
             (state.last.is_none() || (is_looked_at && !is_beside), is_beside, state.begun)
         };
-        let place = (stage.run_id, stage.branch.clone(), Arc::clone(&stage.at.node));
+        // Ranks are given again after a rewind.
+        let name = format!("{} {} {}", stage.run_id, stage.at.rank, stage.rewound_seq);
         let mut begun = Begun {
             records: self,
-            place,
+            stage: name,
             before: None,
             is_continued: false,
             is_beside,
@@ -141,12 +139,14 @@ impl RecordsTrees {
         {
             self.failed(&error);
         }
-        let first = state.first.get(&begun.place).filter(|_| stage.at.attempt > 1).cloned();
-        let before = first.or_else(|| state.interrupted.clone());
+        let before = state.before.get(&begun.stage).cloned();
         begun.is_continued = before.is_some();
         begun.before = before.or_else(|| state.last.clone());
-        if let Some(before) = &begun.before {
-            state.first.insert(begun.place.clone(), Arc::clone(before));
+        if let Some(before) = begun.before.as_ref().filter(|_| !begun.is_continued) {
+            state.before.insert(begun.stage.clone(), Arc::clone(before));
+            if let Err(error) = self.trees.remember(&begun.stage, before) {
+                self.failed(&error);
+            }
         }
         drop(state);
         begun
@@ -155,12 +155,8 @@ impl RecordsTrees {
     /// The trees of a stage that has ended; `None` where it changed nothing.
     async fn end(&self, begun: &Begun<'_>, stage: &Place, outcome: &Outcome) -> Option<StageTrees> {
         let before = begun.before.clone()?;
-        {
-            let mut state = self.lock();
-            state.interrupted = None;
-            if outcome.status != Status::Failed {
-                state.first.remove(&begun.place);
-            }
+        if outcome.status != Status::Failed {
+            self.lock().before.remove(&begun.stage);
         }
         let changed_nothing = outcome.files_touched.is_empty() && outcome.status != Status::Failed;
         if stage.is_followed && changed_nothing && !begun.is_continued {

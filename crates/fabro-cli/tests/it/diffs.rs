@@ -110,7 +110,7 @@ fn what_failed_attempts_and_killed_stages_changed_belongs_to_them() {
     }"#,
     );
     project.write("wait", b"");
-    let mut driver = project.spawn(&["run", "w.fabro"]);
+    let mut driver = project.command(&["run", "w.fabro"]).spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     while !project.path().join("now").exists() {
         assert!(Instant::now() < until);

@@ -246,7 +246,11 @@ fn a_preserved_sandbox_has_a_shell_and_its_files_are_copied() {
     assert_eq!(confined.project.read("report"), "of the run\n");
     assert_snapshot!(confined.run(&["sandbox", "cp", "report", "latest:/tmp/copy"]), @"exit 0");
     assert_snapshot!(confined.run(&["sandbox", "cp", "latest:/tmp/copy", "copied"]), @"exit 0");
+    // Into a directory, under its own name.
     assert_eq!(confined.project.read("copied"), "of the run\n");
+    assert_snapshot!(confined.run(&["sandbox", "cp", "copied", "latest:/tmp/"]), @"exit 0");
+    assert_snapshot!(confined.run(&["sandbox", "cp", "latest:/tmp/copied", "again"]), @"exit 0");
+    assert_eq!(confined.project.read("again"), "of the run\n");
     assert_snapshot!(confined.run(&["sandbox", "cp", "latest:/tmp", "x"]), @r"
     exit 1
     cat: /tmp: Is a directory

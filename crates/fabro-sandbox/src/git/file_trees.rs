@@ -3,9 +3,8 @@
 //! The user's repository is only read: the index, the objects and the references that are written here belong to a
 //! bare repository in the directory of the run, which borrows the objects that the user's has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -26,8 +25,8 @@ pub const CHANGES: &str = "changes";
 /// So many files that are left out are named.
 const NAMED: usize = 10;
 
-/// The last tree, for a driver that continues.
-const LAST: &str = "last";
+/// The trees before stages, for a driver that continues: a line each.
+const BEFORE: &str = "before";
 
 /// Records the files of a directory of a work tree as git trees.
 ///
@@ -100,24 +99,35 @@ impl FileTrees {
             Some(known) if left_out.is_none() => known.tree,
             _ => self.write_tree(snapshot).await?,
         };
-        fs::write(self.dir.join(LAST), &tree)?;
         *last = Some(Recorded { snapshot: Arc::clone(snapshot), tree: tree.clone() });
         Ok(FileTree { id: tree, left_out: left_out.unwrap_or_default() })
     }
 
-    /// The last tree that was recorded in this directory, by another driver too.
+    /// Remembers the tree before a stage, which may be interrupted; `stage` is a name without line breaks.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn remember(&self, stage: &str, tree: &str) -> Result<(), GitError> {
+        let mut file = fs::File::options().append(true).create(true).open(self.dir.join(BEFORE))?;
+        file.write_all(format!("{tree} {stage}\n").as_bytes())?;
+        Ok(())
+    }
+
+    /// The trees before stages that were remembered, by another driver too.
     ///
     /// # Errors
     ///
     /// The file cannot be read.
-    pub fn last(&self) -> Result<Option<String>, GitError> {
-        match fs::read_to_string(self.dir.join(LAST)) {
-            Ok(tree) if tree.len() >= 40 => Ok(Some(tree)),
-            // Killed while it was written.
-            Ok(_) => Ok(None),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    pub fn remembered(&self) -> Result<BTreeMap<String, String>, GitError> {
+        let text = match fs::read_to_string(self.dir.join(BEFORE)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
+        // A driver may have been killed while it wrote the last line.
+        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let entries = whole.filter_map(|line| line.split_once(' '));
+        Ok(entries.map(|(tree, stage)| (stage.to_owned(), tree.to_owned())).collect())
     }
 
     /// Lets the trees be read in the repository of another run beside this one, of a sub-workflow.
@@ -334,48 +344,64 @@ fn select(snapshot: &Snapshot, paths: &BTreeSet<Vec<u8>>, limits: &Limits) -> Se
     let mut bytes_left = limits.total;
     let mut files_left = limits.files;
     let mut left_out = 0;
+    let dir = &snapshot.place.dir;
     for path in paths {
-        let file = snapshot.place.dir.join(OsStr::from_bytes(path));
+        let found = found(dir, path);
         let state = snapshot.dirty.get(path);
-        let is_repository = state.is_some_and(|state| !state.is_path());
-        let found = file.symlink_metadata().ok();
-        let kind = found.as_ref().map(fs::Metadata::file_type);
-        let size = found.as_ref().map_or(0, fs::Metadata::len);
-        let is_file = kind.is_some_and(|kind| kind.is_file());
-        let is_added = is_file || kind.is_some_and(|kind| kind.is_symlink());
-        let reason = if is_repository {
-            Some("it is a repository")
-        } else if !is_added {
-            None
-        } else if size > limits.file {
-            Some("it is too large")
-        } else if size > bytes_left || files_left == 0 {
-            Some("too much changed at once")
-        } else if is_file && fs::File::open(&file).is_err() {
-            Some("it cannot be read")
+        let reason = if state.is_some_and(|state| !state.is_path()) {
+            Some("it is a repository".to_owned())
         } else {
-            None
+            let limits = Limits { total: bytes_left, files: files_left, ..limits.clone() };
+            found
+                .as_ref()
+                .and_then(|found| reason(found, &dir.join(OsStr::from_bytes(path)), &limits))
         };
         if let Some(reason) = reason {
             left_out += 1;
             if left_out <= NAMED {
-                let mut text = String::from_utf8_lossy(path).into_owned();
-                let _ = write!(text, ": {reason}");
-                selected.left_out.push(text);
+                let path = String::from_utf8_lossy(path);
+                selected.left_out.push(format!("{path}: {reason}"));
             }
             continue;
         }
-        let list = if is_added { &mut selected.add } else { &mut selected.remove };
-        if is_added {
-            bytes_left -= size;
-            files_left -= 1;
-        }
+        let list = match found {
+            Some(found) => {
+                bytes_left -= found.len();
+                files_left -= 1;
+                &mut selected.add
+            }
+            None => &mut selected.remove,
+        };
         list.extend([&*snapshot.place.prefix, path, b"\0"].concat());
     }
     if left_out > NAMED {
         selected.left_out.push(format!("{} more", left_out - NAMED));
     }
     selected
+}
+
+/// The file or link at a path below a directory; what is reached through a link is not there for git.
+fn found(dir: &Path, path: &[u8]) -> Option<fs::Metadata> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let is_link = |above: &Path| dir.join(above).is_symlink();
+    if path.ancestors().skip(1).any(|above| !above.as_os_str().is_empty() && is_link(above)) {
+        return None;
+    }
+    let found = dir.join(path).symlink_metadata().ok()?;
+    (found.is_file() || found.is_symlink()).then_some(found)
+}
+
+/// Why a file is left out.
+fn reason(found: &fs::Metadata, file: &Path, limits: &Limits) -> Option<String> {
+    let size = found.len();
+    if size > limits.file {
+        return Some(format!("it has {size} bytes, more than {}", limits.file));
+    }
+    if size > limits.total || limits.files == 0 {
+        return Some("too much has changed at once".to_owned());
+    }
+    let opened = if found.is_file() { fs::File::open(file).err() } else { None };
+    opened.map(|error| format!("it cannot be read: {error}"))
 }
 
 fn remove_file(file: &Path) -> Result<(), GitError> {

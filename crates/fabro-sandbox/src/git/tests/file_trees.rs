@@ -97,6 +97,12 @@ async fn every_kind_of_change_is_in_the_tree() {
         "D a;A a/in;D sub/deep/c;",
     )
     .await;
+    check(
+        "",
+        "mv sub other; ln -s other sub",
+        "A other/b;A other/deep/c;A sub;D sub/b;D sub/deep/c;",
+    )
+    .await;
     // Commits, and other branches, of a stage itself.
     check("", "echo x >>a; git commit -qam two; echo y >new", "M a;A new;").await;
     check(
@@ -185,13 +191,16 @@ async fn what_is_too_large_is_left_out_and_named() {
         "truncate -s 10485760 limit; truncate -s 10485761 over; mkfifo pipe; git init -q inner",
     );
     let second = scene.record(dir).await;
-    assert_eq!(second.left_out, ["inner: it is a repository", "over: it is too large"]);
+    assert_eq!(
+        second.left_out,
+        ["inner: it is a repository", "over: it has 10485761 bytes, more than 10485760"]
+    );
     let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
     assert_eq!(stat.lines().next().unwrap(), " limit | Bin 0 -> 10485760 bytes");
     // Five files of 10 MiB fit exactly; a sixth does not, whatever its size.
     sh(dir, "for n in 1 2 3 4 5; do truncate -s 10485760 more$n; done; echo x >more6; : >more7");
     let third = scene.record(dir).await;
-    assert_eq!(third.left_out, ["more6: too much changed at once"]);
+    assert_eq!(third.left_out, ["more6: too much has changed at once"]);
     let stat = scene.patch(&second, &third, PatchStyle::Stat).await;
     assert_eq!(stat.lines().count(), 7, "{stat}");
     sh(dir, "for n in $(seq 20 39); do truncate -s 10485761 over$n; done");
@@ -200,13 +209,21 @@ async fn what_is_too_large_is_left_out_and_named() {
 }
 
 #[tokio::test]
-async fn a_driver_that_continues_knows_the_last_tree() {
+async fn a_driver_that_continues_knows_the_trees_before_stages() {
     let dir = repository();
     let scene = Scene::new(&[]);
-    assert_eq!(scene.trees.last().unwrap(), None);
+    assert!(scene.trees.remembered().unwrap().is_empty());
     let first = scene.record(dir.path()).await;
+    for (stage, tree) in [("a 1", "old"), ("b 2", "other"), ("a 1", &*first.id)] {
+        scene.trees.remember(stage, tree).unwrap();
+    }
     let next = FileTrees::new(scene.run.path(), ("MARK", "run"), &[]);
-    assert_eq!(next.last().unwrap(), Some(first.id.clone()));
+    let cut = scene.run.path().join(CHANGES).join("before");
+    let text = std::fs::read_to_string(&cut).unwrap() + "abc b 2";
+    std::fs::write(&cut, text).unwrap();
+    let expect = [("a 1", &*first.id), ("b 2", "other")];
+    let expect = expect.map(|(stage, tree)| (stage.to_owned(), tree.to_owned()));
+    assert_eq!(next.remembered().unwrap(), expect.into());
     // Killed while git wrote the index.
     std::fs::write(scene.run.path().join(CHANGES).join("index.lock"), "").unwrap();
     let snapshot = Arc::new(Snapshot::take(dir.path()).await.unwrap().unwrap());
