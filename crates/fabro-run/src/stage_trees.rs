@@ -181,6 +181,8 @@ impl RecordsTrees {
         let snapshot: Arc<Snapshot> = match self.tree.now(dir).await {
             Ok(snapshot) => snapshot?,
             Err(UnknownFiles(message)) => {
+                // It may have taken long to fail.
+                self.has_failed.store(true, Ordering::Relaxed);
                 if let Some(message) = message {
                     (self.warn)(&message);
                 }
