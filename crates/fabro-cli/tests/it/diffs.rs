@@ -106,7 +106,7 @@ fn what_failed_attempts_and_killed_stages_changed_belongs_to_them() {
         start -> first -> fix -> exit
         first [shape=parallelogram, script="echo f > first"]
         fix [shape=parallelogram, max_retries=1, retry_policy=linear,
-            script="if test -e begun; then touch now; test -e wait && sleep 60; echo d > done; else echo b > begun; exit 75; fi"]
+            script="if test -e begun; then echo n > now; test -e wait && sleep 60; echo d > done; else echo b > begun; exit 75; fi"]
     }"#,
     );
     project.write("wait", b"");
@@ -118,10 +118,28 @@ fn what_failed_attempts_and_killed_stages_changed_belongs_to_them() {
     }
     driver.kill().unwrap();
     driver.wait().unwrap();
+    // What is changed before a resume counts for the stage that runs again.
     std::fs::remove_file(project.path().join("wait")).unwrap();
     assert_eq!(project.exit(&["resume", "latest"]), 0);
-    assert_snapshot!(stat(&project, &["fix"]), @"");
-    assert_snapshot!(stat(&project, &[]), @"");
+    assert_snapshot!(stat(&project, &["fix"]), @r"
+    exit 0
+    ── stdout
+     begun | 1 +
+     done  | 1 +
+     now   | 1 +
+     wait  | 0
+     4 files changed, 3 insertions(+)
+    ");
+    assert_snapshot!(stat(&project, &[]), @r"
+    exit 0
+    ── stdout
+     begun | 1 +
+     done  | 1 +
+     first | 1 +
+     now   | 1 +
+     wait  | 0
+     5 files changed, 4 insertions(+)
+    ");
 }
 
 #[test]
@@ -143,8 +161,22 @@ fn stages_at_the_same_time_and_sub_workflows() {
         d [shape=parallelogram, script="echo d > in-d"] }"#,
     );
     assert_eq!(project.exit(&["run", "w.fabro"]), 0);
-    assert_snapshot!(stat(&project, &["fork@1/b/b"]), @"");
-    assert_snapshot!(stat(&project, &["sub"]), @"");
+    assert_snapshot!(stat(&project, &["fork@1/b/b"]), @r"
+    exit 0
+    ── stdout
+     in-a | 1 +
+     in-b | 1 +
+     2 files changed, 2 insertions(+)
+    ── stderr
+    warning: other stages ran at the same time in this directory: what they changed is in the patch too
+    ");
+    assert_snapshot!(stat(&project, &["sub"]), @r"
+    exit 0
+    ── stdout
+     in-c | 1 +
+     in-d | 1 +
+     2 files changed, 2 insertions(+)
+    ");
     assert_eq!(project.exit(&["dump", "latest", "-o", "dumped"]), 0);
     let patch = project.read("dumped/children/006-sub@1/stages/002-c@1/diff.patch");
     assert!(patch.contains("+++ b/in-c") && !patch.contains("in-d"), "{patch}");
@@ -153,18 +185,25 @@ fn stages_at_the_same_time_and_sub_workflows() {
 #[test]
 fn a_run_that_recorded_nothing_says_why() {
     let project = Project::with(&[("w.fabro", WORKFLOW), ("a.txt", "a\n")]);
-    let diff = || redacted().bind(|| project.run(&["diff"]));
     assert_eq!(project.exit(&["run", "w.fabro"]), 0);
-    assert_snapshot!(diff(), @"");
+    let diff = || project.run(&["diff"]);
+    redacted().bind(|| {
+        assert_snapshot!(diff(), @r"
+        exit 2
+        ── stderr
+        error: what run [ID] changed was not recorded: it ran outside of a git work tree, with `diff = false` in [run.git], or no stage ran that changes files
+          help: start runs in a git work tree (`git init` makes one), or with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed
+        ");
+    });
     git(&project, &["init", "-q"]);
     assert_eq!(project.exit(&["run", "w.fabro", "--dry-run"]), 0);
-    assert_snapshot!(diff(), @"");
+    assert!(diff().contains("was not recorded: it was a dry run"), "{}", diff());
     project.write(
         "run.toml",
         b"_version = 1\n[workflow]\ngraph = \"w.fabro\"\n[run.git]\ndiff = false\n",
     );
     assert_eq!(project.exit(&["run", "run.toml"]), 0);
-    assert_snapshot!(diff(), @"");
+    assert!(diff().contains("was not recorded: it ran outside"), "{}", diff());
     assert_eq!(project.exit(&["run", "w.fabro"]), 0);
     let files = stat(&project, &[]);
     assert!(files.contains("a.txt | 1 +"), "{files}");
@@ -177,5 +216,12 @@ fn files_that_are_left_out_are_named() {
         big [shape=parallelogram, script="truncate -s 10485761 over; truncate -s 10485760 limit"] }"#,
     );
     assert_eq!(project.exit(&["run", "w.fabro"]), 0);
-    assert_snapshot!(stat(&project, &[]), @"");
+    assert_snapshot!(stat(&project, &[]), @r"
+    exit 0
+    ── stdout
+     limit | Bin 0 -> 10485760 bytes
+     1 file changed, 0 insertions(+), 0 deletions(-)
+    ── stderr
+    warning: not in the patch: over: it has 10485761 bytes, more than 10485760
+    ");
 }
