@@ -52,7 +52,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     }
     progress.watch_visits(run.unlimited_nodes());
     progress.recall(&checkpoint::effective(run.events()));
-    let has_worktree = changes(run.events()).is_some();
+    let has_worktree = changes(run.events()).is_some_and(|changes| changes.worktree.is_some());
     let keeps_metadata = run.git().metadata == Some(true);
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);
@@ -156,10 +156,11 @@ async fn interrupted(
 /// Where the changes of a run with a git worktree are, and what to do with them; empty when there are none.
 async fn branch_text(run: RunId, global: &Global) -> anyhow::Result<String> {
     let events = read_all(&global.store_to_read()?, run).await?;
-    let Some(changes) = changes(&events).filter(|changes| !changes.stages.is_empty()) else {
+    let changes = changes(&events).filter(|changes| !changes.stages.is_empty());
+    let Some(worktree) = changes.and_then(|changes| changes.worktree) else {
         return Ok(String::new());
     };
-    let branch = &changes.worktree.branch;
+    let branch = &worktree.branch;
     let diff = global.command(&format!("diff {run}"));
     Ok(format!(
         "Its changes are on the branch {branch}. See them: {diff}\nTake them over: git merge {branch}\n"

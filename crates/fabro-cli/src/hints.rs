@@ -64,7 +64,7 @@ const HINTS: [Hint; 19] = [
         "takes a run back to the end of a stage",
     ),
     hint(&["copy", "clone", "branch"], "fork {RUN}", "copies a run up to the end of a stage"),
-    hint(&["changes", "patch"], "diff {RUN}", "shows what a run with a git worktree changed"),
+    hint(&["changes", "patch"], "diff {RUN}", "shows what a run changed"),
     hint(
         &["send", "say", "tell", "message"],
         "steer {RUN} TEXT",

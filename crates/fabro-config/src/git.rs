@@ -10,6 +10,8 @@ use crate::checked_settings::CheckedSettings;
 pub struct GitSettings {
     /// `worktree`: the run works in a git worktree of its own.
     pub worktree: Option<bool>,
+    /// `diff`: without a worktree, what stages change in a git work tree is recorded; unset is true.
+    pub diff: Option<bool>,
     /// `metadata`: what the run recorded is kept on a branch, whenever its driver ends.
     pub metadata: Option<bool>,
     /// `author`: whose commits they are.
@@ -35,6 +37,7 @@ impl GitSettings {
     pub fn or(self, weaker: Self) -> Self {
         Self {
             worktree: self.worktree.or(weaker.worktree),
+            diff: self.diff.or(weaker.diff),
             metadata: self.metadata.or(weaker.metadata),
             author: GitAuthor {
                 name: self.author.name.or(weaker.author.name),
@@ -49,6 +52,7 @@ impl GitSettings {
         let email = checked.take("/run/git/author/email");
         Self {
             worktree: checked.take("/run/git/worktree"),
+            diff: checked.take("/run/git/diff"),
             metadata: checked.take("/run/git/metadata"),
             author: GitAuthor { name, email },
             exclude: checked.take("/run/git/exclude"),

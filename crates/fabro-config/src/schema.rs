@@ -117,6 +117,7 @@ pub(crate) const RUN: &[Setting] = &[
     ("run.execution.mode", Word(&["normal", "dry_run"])),
     ("run.execution.approval", Word(&["prompt", "auto"])),
     ("run.git.worktree", Bool),
+    ("run.git.diff", Bool),
     ("run.git.metadata", Bool),
     ("run.git.author.name", String),
     ("run.git.author.email", String),

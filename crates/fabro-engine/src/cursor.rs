@@ -57,6 +57,8 @@ pub struct Cursor {
     pub response: Option<Arc<Value>>,
     /// What this branch has made.
     pub(crate) output: Output,
+    /// The artifacts of its stages, of inner ones too; empty on the main line.
+    pub(crate) artifacts: Vec<String>,
     /// How many turns of a model script are for the elements of lists before this branch's own.
     pub(crate) turns_before: u32,
     pub(crate) ranks: Ranks,
@@ -225,6 +227,7 @@ impl Cursor {
         self.updates = ContextPatch::default();
         self.response = None;
         self.output = Output::default();
+        self.artifacts = Vec::new();
     }
 
     /// True for the branch of a fan-out.
@@ -271,6 +274,7 @@ impl Cursor {
             updates: ContextPatch::new(),
             response: None,
             output: Output::default(),
+            artifacts: Vec::new(),
             turns_before,
             ranks: self.ranks.branch(place, fan_out.branches.len()),
         }
@@ -551,6 +555,7 @@ impl Cursor {
             .or_else(|| updates.get(keys::COMMAND_OUTPUT));
         self.response = response.cloned().or_else(|| self.response.take());
         self.output.take(node, updates);
+        self.artifacts.extend(outcome.artifacts.iter().chain(&outcome.inner_artifacts).cloned());
     }
 
     fn left(&mut self, entry: &Entry, choice: &EdgeChoice) {

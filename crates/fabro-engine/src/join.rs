@@ -26,9 +26,12 @@ pub(crate) fn outcome(
 ) -> Outcome {
     let mut results = Vec::with_capacity(fan_out.branches.len());
     let mut outputs = Vec::with_capacity(fan_out.branches.len());
+    let mut artifacts = Vec::new();
     for branch in &fan_out.branches {
         let head_sha = state.worktrees.head(&branch.name).map(ToString::to_string);
-        let result = branch_result(fan_out.id(branch), branch, state.line(&branch.name));
+        let cursor = state.line(&branch.name);
+        artifacts.extend(cursor.into_iter().flat_map(|cursor| cursor.artifacts.iter().cloned()));
+        let result = branch_result(fan_out.id(branch), branch, cursor);
         let result = BranchResult { head_sha, ..result };
         let output = result.output.as_deref().map(|output| inlined(output, fan_out, values));
         outputs.push(output.unwrap_or_default());
@@ -40,6 +43,7 @@ pub(crate) fn outcome(
         Ok(status) => Outcome { status, ..Outcome::succeeded() },
         Err(failure) => Outcome::failed(failure),
     };
+    outcome.inner_artifacts = artifacts;
     if fan_out.for_each.as_ref().is_some_and(|list| list.assumed) {
         outcome.notes =
             Some("dry run: nothing makes the list, so one element is assumed".to_owned());

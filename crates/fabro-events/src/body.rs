@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use fabro_types::{
     BlobRef, BranchPath, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, RunId,
-    Status, Usage,
+    StageTrees, Status, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -599,6 +599,14 @@ impl EventBody {
     pub fn git_sha(&self) -> Option<&str> {
         match self {
             Self::StageCompleted(end) | Self::StageFailed(end) => end.outcome.git_sha.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The files before and after a stage, in a run without a git worktree.
+    pub fn trees(&self) -> Option<&StageTrees> {
+        match self {
+            Self::StageCompleted(end) | Self::StageFailed(end) => end.outcome.trees.as_ref(),
             _ => None,
         }
     }

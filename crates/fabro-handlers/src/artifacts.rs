@@ -1,7 +1,7 @@
 //! The artifacts that an attempt leaves in the working directory: what there is before it, and what is
 //! new or different after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -230,22 +230,53 @@ fn slug(branch: Option<&str>, node: &str, visit: u32) -> String {
     format!("{}-{}", &slug[..end], &hash[hash.len() - 16..])
 }
 
-/// The files for a preamble, as paths that can be opened: at most twenty, then their directory.
-pub(crate) fn shown_files(run_dir: &Path, artifacts: &[String]) -> Vec<String> {
-    let path = |file: &str| run_dir.join(file).to_string_lossy().into_owned();
-    let mut shown: Vec<String> = artifacts.iter().take(NAMED).map(|file| path(file)).collect();
-    if let Some(first) = artifacts.get(NAMED) {
-        let more = artifacts.len() - NAMED;
-        // `cache/artifacts/files/{slug}`
-        let dir: PathBuf = Path::new(first).components().take(4).collect();
-        shown.push(format!("{more} more in {}", path(&dir.to_string_lossy())));
+/// The files for a preamble, as paths that can be opened: at most ten, then their directories. The inner ones are of
+/// branches or a sub-workflow.
+pub(crate) fn shown_files(run_dir: &Path, own: &[String], inner: &[String]) -> Vec<String> {
+    let path = |file: &str| {
+        let (dir, file) = match file.strip_prefix("../").and_then(|file| file.split_once('/')) {
+            Some((run, file)) => (run_dir.with_file_name(run), file),
+            None => (run_dir.to_owned(), file),
+        };
+        dir.join(file).to_string_lossy().into_owned()
+    };
+    let all: Vec<&String> = own.iter().chain(inner).collect();
+    let mut shown: Vec<String> = all.iter().take(NAMED).map(|file| path(file)).collect();
+    if let Some(more) = all.get(NAMED..).filter(|more| !more.is_empty()) {
+        let dir = |file: &str| {
+            let end = file.find(FILES).map_or(0, |at| at + FILES.len() + 1);
+            let slug = file.get(end..).and_then(|rest| rest.find('/')).unwrap_or_default();
+            file.get(..end + slug).map(path).unwrap_or_default()
+        };
+        let dirs: BTreeSet<String> = more.iter().map(|file| dir(file)).collect();
+        let named: Vec<&str> = dirs.iter().take(NAMED).map(String::as_str).collect();
+        let others = dirs.len() - named.len();
+        let others =
+            if others > 0 { format!(" and {others} more directories") } else { String::new() };
+        shown.push(format!("{} more in {}{others}", more.len(), named.join(", ")));
     }
     shown
 }
 
 #[cfg(test)]
 mod tests {
-    use super::slug;
+    use std::path::Path;
+
+    use super::{shown_files, slug};
+
+    #[test]
+    fn artifacts_of_other_runs_are_shown_by_their_paths() {
+        let name = |slug: &str, n: usize| format!("cache/artifacts/files/{slug}/retry_1/{n:02}");
+        let own: Vec<String> = (0..9).map(|n| name("a", n)).collect();
+        let child = |slug: &str| format!("../CHILD/{}", name(slug, 0));
+        let inner = [child("b"), name("f@1.x.x", 0), child("c")];
+        let shown = shown_files(Path::new("/runs/RUN"), &own, &inner);
+        insta::assert_snapshot!(shown[8..].join("\n"), @r"
+        /runs/RUN/cache/artifacts/files/a/retry_1/08
+        /runs/CHILD/cache/artifacts/files/b/retry_1/00
+        2 more in /runs/CHILD/cache/artifacts/files/c, /runs/RUN/cache/artifacts/files/f@1.x.x
+        ");
+    }
 
     #[test]
     fn every_stage_has_a_directory_of_its_own() {

@@ -120,7 +120,7 @@ impl Handler for CommandHandler {
         };
         match kept(&stage.store, ended).await {
             Ok(mut outcome) => {
-                let touched = self.tree.touched(work_dir, before.as_ref()).await;
+                let touched = self.tree.touched(work_dir, before.as_deref()).await;
                 outcome.files_touched = known(&stage, touched).await;
                 let is_plain =
                     outcome.status == Status::Succeeded && outcome.files_touched.is_empty();

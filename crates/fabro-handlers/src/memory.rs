@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use fabro_engine::{Stage, StageRecord, keys, reference};
+use fabro_engine::{Stage, StageRecord, StoreError, keys, reference};
 use fabro_events::{Event, EventBody};
 use fabro_preamble::memory::{Memory, REMEMBERED_TURNS, Speaker, Turn};
 use fabro_redact::Redactor;
 use fabro_retrieval::Index;
-use fabro_sandbox::artifacts::FILES;
 use fabro_tokens::O200k;
 use fabro_tools::{AppendError, WorkflowContext};
 use fabro_types::{BlobRef, Failure, FailureClass, NodeKind, strip_accelerator};
@@ -19,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::blobs::{local_dir, local_path};
 use crate::common::{text_of, value_of};
-use crate::sub_workflow::run_dirs;
+use crate::sub_workflow::{artifact_dirs, run_dirs};
 
 /// The context key of what agents of a stage have put down for later ones.
 const NOTES: &str = "internal.workflow_notes";
@@ -111,6 +110,8 @@ pub(crate) struct StageContext {
     notes: Mutex<Vec<String>>,
     /// The directories of this run, and of those that it is part of.
     run_dirs: Vec<PathBuf>,
+    /// Where they, and the sub-workflows of all of them, keep artifacts.
+    artifact_dirs: Vec<PathBuf>,
     /// Notes are recorded.
     redactor: Redactor,
 }
@@ -140,10 +141,11 @@ impl StageContext {
             shown.insert(key.to_owned(), value);
         }
         // The preambles of the runs above name files of theirs.
-        let run_dirs = run_dirs(stage)
-            .await
-            .map_err(|error| Failure::new(FailureClass::TransientInfra, error.to_string()))?;
-        Ok(Self { shown, notes: Mutex::new(notes), run_dirs, redactor })
+        let unread =
+            |error: StoreError| Failure::new(FailureClass::TransientInfra, error.to_string());
+        let run_dirs = run_dirs(stage).await.map_err(unread)?;
+        let artifact_dirs = artifact_dirs(stage, &run_dirs).await.map_err(unread)?;
+        Ok(Self { shown, notes: Mutex::new(notes), run_dirs, artifact_dirs, redactor })
     }
 
     /// What the agent put down, as an update of the context; `None` when it did not.
@@ -172,7 +174,7 @@ impl WorkflowContext for StageContext {
     }
 
     fn artifact_dirs(&self) -> Vec<PathBuf> {
-        self.run_dirs.iter().map(|dir| dir.join(FILES)).collect()
+        self.artifact_dirs.clone()
     }
 }
 

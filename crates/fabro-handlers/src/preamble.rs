@@ -211,7 +211,7 @@ impl Source {
             preferred_label: outcome.preferred_label.clone(),
             suggested_next_ids: outcome.suggested_next_ids.clone(),
             files: outcome.files_touched.clone(),
-            artifacts: shown_files(&self.run_dir, &outcome.artifacts),
+            artifacts: shown_files(&self.run_dir, &outcome.artifacts, &outcome.inner_artifacts),
             ..fabro_preamble::Stage::new(record.node.as_ref(), outcome.status)
         }
     }

@@ -1,10 +1,12 @@
 //! Sub-workflows: another workflow, run once, as a run with a log of its own.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
+use fabro_engine::checkpoint::effective;
 use fabro_engine::{
     ActiveStage, Batch, BlobStore, Clock, Condition, Context, Handler, Input, InputSpec, Machine,
     ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState, Stage,
@@ -13,8 +15,9 @@ use fabro_engine::{
 use fabro_events::{
     EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
 };
+use fabro_sandbox::artifacts::FILES;
 use fabro_types::{
-    ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus, Status,
+    ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, RunId, RunStatus, Status,
 };
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -317,6 +320,7 @@ impl Child {
         let key = format!("{}{}", keys::CHILD_PREFIX, stage.at.node);
         outcome = outcome.with_update(key, context.unwrap_or_default());
         outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
+        outcome.inner_artifacts = artifacts(self.id, &events);
         Ok(outcome.into())
     }
 }
@@ -380,6 +384,45 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) ->
         worktree: None,
         context: ContextPatch::new(),
     }
+}
+
+/// The artifacts of a run and of its sub-workflows, as paths below the directory of another run beside it.
+fn artifacts(run: RunId, events: &[Event]) -> Vec<String> {
+    let mut files = BTreeSet::new();
+    for event in effective(events) {
+        match &event.entry.body {
+            EventBody::ArtifactCaptured(artifact) => {
+                files.insert(format!("../{run}/{}", artifact.file));
+            }
+            EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
+                let inner = end.outcome.inner_artifacts.iter();
+                files.extend(inner.filter(|file| file.starts_with("../")).cloned());
+            }
+            _ => {}
+        }
+    }
+    files.into_iter().collect()
+}
+
+/// The directories in which runs beside this one, of the same family, keep artifacts: preambles name those of
+/// sub-workflows.
+pub(crate) async fn artifact_dirs(
+    stage: &Stage,
+    run_dirs: &[PathBuf],
+) -> Result<Vec<PathBuf>, StoreError> {
+    let mut dirs: Vec<PathBuf> = run_dirs.iter().map(|dir| dir.join(FILES)).collect();
+    let has_children = stage.plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop);
+    if !has_children && stage.run.parent.is_none() {
+        return Ok(dirs);
+    }
+    let top = run_dirs.last().and_then(|dir| dir.file_name()?.to_str()?.parse().ok());
+    for member in stage.store.family(top.unwrap_or(stage.run_id)).await? {
+        let dir = stage.run_dir.with_file_name(member.to_string()).join(FILES);
+        if !dirs.contains(&dir) && dir.is_dir() {
+            dirs.push(dir);
+        }
+    }
+    Ok(dirs)
 }
 
 /// Fails when this stage's run has as many runs above it as there may be.

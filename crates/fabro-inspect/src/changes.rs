@@ -1,25 +1,28 @@
-//! What stages changed in the git worktree of their run.
+//! What stages changed in the git worktree of their run, or in the user's.
+
+use std::path::{Path, PathBuf};
 
 use fabro_engine::checkpoint::effective;
 use fabro_engine::{MAIN, Worktrees};
 use fabro_events::{Event, EventBody, RunWorktree};
+use fabro_sandbox::git::PatchSource;
 use serde::Serialize;
 
 use crate::at::find;
 use crate::{ReportError, StageKey, check_stage};
 
-/// The commits of a run with a worktree of its own.
+/// What the stages of a run changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes<'a> {
-    /// The worktree, as it was recorded.
-    pub worktree: &'a RunWorktree,
+    /// The worktree of the run, as it was recorded; `None` for a run in the user's.
+    pub worktree: Option<&'a RunWorktree>,
     /// The stages that changed files, in the order in which they ended; those of branches with worktrees of
     /// their own too.
     pub stages: Vec<StageChange>,
-    last: String,
+    whole: Option<(String, String)>,
 }
 
-/// The files as a stage found and left them, as two commits.
+/// The files as a stage found and left them, as two commits; as two trees in a run without a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StageChange {
     /// `[BRANCH/]NODE@VISIT`.
@@ -28,21 +31,67 @@ pub struct StageChange {
     pub from: String,
     /// Its own.
     pub to: String,
+    /// Other stages ran at the same time in the same directory: what they changed is in it too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// Files that changed and are not in it, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
-impl Changes<'_> {
-    /// The last commit of the run's own worktree; the one that the worktree began with before any.
-    pub fn last(&self) -> &str {
-        &self.last
+impl StageChange {
+    /// What a stage changed without a worktree of its run; `None` of any other event.
+    pub(crate) fn in_place(event: &Event) -> Option<Self> {
+        let trees = event.entry.body.trees()?;
+        Some(Self {
+            stage: StageKey::of(event)?.full_name(),
+            from: trees.before.clone(),
+            to: trees.after.clone(),
+            shared: trees.shared,
+            left_out: trees.left_out.clone(),
+        })
     }
 }
 
-/// The commits of a run, as far as it is on its present course; `None` when it has no worktree.
+impl Changes<'_> {
+    /// The files before the first stage, and after the last one; `None` when they are the same.
+    pub fn whole(&self) -> Option<(&str, &str)> {
+        self.whole.as_ref().map(|(from, to)| (from.as_str(), to.as_str()))
+    }
+
+    /// Where the commits or trees are, of a run with this directory.
+    pub fn source(&self, run_dir: &Path) -> PatchSource {
+        patch_source(self.worktree, run_dir)
+    }
+}
+
+/// Where what a run changed is recorded, of a run with this directory.
+pub fn patch_source(worktree: Option<&RunWorktree>, run_dir: &Path) -> PatchSource {
+    match worktree {
+        Some(worktree) => PatchSource::Repository(PathBuf::from(&worktree.repository)),
+        None => PatchSource::of_run(run_dir),
+    }
+}
+
+/// The trees before the first and after the last of these stages, in the order in which they ended.
+pub(crate) fn whole_of(stages: &[StageChange]) -> Option<(&str, &str)> {
+    let (first, last) = (stages.first()?, stages.last()?);
+    (first.from != last.to).then(|| (&*first.from, &*last.to))
+}
+
+/// What a run changed, as far as it is on its present course; `None` when it has no worktree, and no stage has
+/// recorded a change.
 pub fn changes(events: &[Event]) -> Option<Changes<'_>> {
     let worktree = events.iter().find_map(|event| match &event.entry.body {
         EventBody::RunCreated(created) => created.worktree.as_ref(),
         _ => None,
-    })?;
+    });
+    let Some(worktree) = worktree else {
+        let stages: Vec<StageChange> =
+            effective(events).into_iter().filter_map(StageChange::in_place).collect();
+        let whole = whole_of(&stages).map(|(from, to)| (from.to_owned(), to.to_owned()));
+        return (!stages.is_empty()).then_some(Changes { worktree: None, stages, whole });
+    };
     let mut stages: Vec<StageChange> = Vec::new();
     let mut worktrees = Worktrees::default();
     for event in effective(events) {
@@ -59,10 +108,18 @@ pub fn changes(events: &[Event]) -> Option<Changes<'_>> {
             continue;
         }
         let from = from.to_string();
-        stages.push(StageChange { stage: key.full_name(), from, to: to.to_owned() });
+        stages.push(StageChange {
+            stage: key.full_name(),
+            from,
+            to: to.to_owned(),
+            shared: false,
+            left_out: Vec::new(),
+        });
     }
-    let last = worktrees.head(MAIN).map_or_else(|| worktree.base.clone(), ToString::to_string);
-    Some(Changes { worktree, stages, last })
+    let base = &worktree.base;
+    let last = worktrees.head(MAIN).map_or_else(|| base.clone(), ToString::to_string);
+    let whole = (last != *base).then(|| (base.clone(), last));
+    Some(Changes { worktree: Some(worktree), stages, whole })
 }
 
 /// What one stage changed: a name as of [`explain`](crate::explain). `None` when it changed no file.

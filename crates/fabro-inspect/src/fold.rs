@@ -12,6 +12,7 @@ use fabro_types::{BranchPath, ClauseResult, RunId, RunStatus, one_line};
 use crate::activity::{Activities, Activity};
 use crate::at::StageKey;
 use crate::cause::Cause;
+use crate::changes::whole_of;
 use crate::inspect::{Head, Rows};
 use crate::{Inspect, ReportError, StageChange, StageRow};
 
@@ -102,8 +103,15 @@ impl RunFold {
             && *from != *to
         {
             let from = from.to_string();
-            self.changes.push(StageChange { stage: key.full_name(), from, to: to.to_owned() });
+            self.changes.push(StageChange {
+                stage: key.full_name(),
+                from,
+                to: to.to_owned(),
+                shared: false,
+                left_out: Vec::new(),
+            });
         }
+        self.changes.extend(StageChange::in_place(event));
         if let (EventBody::EdgeSelected(choice), Some(from)) = (&entry.body, &entry.node_id) {
             let edge = (Arc::clone(from), Arc::clone(&choice.to), choice.label.clone());
             *self.edges.entry(edge).or_default() += 1;
@@ -196,9 +204,17 @@ impl RunFold {
         &self.edges
     }
 
-    /// The commits before and after each stage that changed files, in a run with a git worktree.
+    /// The commits, or the trees, before and after each stage that changed files.
     pub fn changes(&self) -> &[StageChange] {
         &self.changes
+    }
+
+    /// The commits, or the trees, before and after all of them; `None` when they are the same.
+    pub fn whole_change(&self) -> Option<(&str, &str)> {
+        let created = self.state.created.as_ref()?;
+        let Some(worktree) = &created.worktree else { return whole_of(&self.changes) };
+        let last = self.state.worktrees.head(MAIN)?;
+        (**last != *worktree.base).then(|| (&*worktree.base, &**last))
     }
 
     /// The run as a whole. `driven` tells whether it has a driver.

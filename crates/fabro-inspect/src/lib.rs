@@ -61,7 +61,7 @@ pub use activity::Activity;
 pub use artifacts::{ArtifactFold, ArtifactRow, KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
-pub use changes::{Changes, StageChange, change_of_stage, changes};
+pub use changes::{Changes, StageChange, change_of_stage, changes, patch_source};
 pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use cost::{CostFold, CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};
@@ -73,8 +73,8 @@ pub use logs::{LogStream, StageSelection, Written, copy_recorded_text, recorded_
 pub use ps::{PsRow, ps};
 pub use read_back::{read_back, read_back_small};
 pub use reports::{
-    PatchError, describe, inspect_run, inspect_stage, list_artifacts, list_runs, run_patch,
-    sub_workflows,
+    PatchError, RunPatch, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
+    run_patch, sub_workflows,
 };
 pub use stage::{FailedAttempt, StageReport, stage, stage_of_row};
 pub use stages::Stages;

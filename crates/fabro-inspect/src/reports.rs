@@ -1,18 +1,20 @@
 //! Reports about the runs of a store: what the command line prints as JSON, and a server answers with.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use fabro_engine::checkpoint::effective;
 use fabro_engine::{last_state_event, read_all};
-use fabro_events::{CreatedRun, EventBody};
+use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
-use fabro_sandbox::git::{GitError, PatchStyle, patch};
+use fabro_sandbox::git::{CHANGES, GitError, PatchStyle, patch};
 use fabro_store::{Message, RunStore, Store, StoreError};
 use fabro_types::{RunId, RunStatus};
 
 use crate::{
     ArtifactFold, ArtifactRow, Inspect, PsRow, ReportError, StageReport, StageRow, change_of_stage,
-    changes, inspect, ps, stage,
+    changes, check_stage, inspect, ps, stage,
 };
 
 /// How many events are read at a time.
@@ -119,17 +121,19 @@ pub async fn sub_workflows(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
-    /// The run has no git worktree.
-    #[error("run {run} has no git worktree, so its changes were not recorded")]
-    NoWorktree {
+    /// The run has no git worktree, and worked in none of the user's.
+    #[error("what run {run} changed was not recorded: {reason}")]
+    NotRecorded {
         /// The run.
         run: RunId,
+        /// Why.
+        reason: &'static str,
     },
     /// The stage or the log cannot be read.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// Git cannot read the commits.
-    #[error("the commits of run {run} cannot be read in {repository}: {source}")]
+    /// Git cannot read the commits or trees.
+    #[error("the changes of run {run} cannot be read in {repository}: {source}")]
     Git {
         /// The run.
         run: RunId,
@@ -140,36 +144,85 @@ pub enum PatchError {
     },
 }
 
-/// The changes of a run with a git worktree, or of one of its stages, as a patch; `None` when no file
-/// was changed.
+/// What a run or a stage changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunPatch {
+    /// As a patch; empty when nothing differs but what is left out.
+    pub patch: Vec<u8>,
+    /// The files also have what other stages changed at the same time.
+    pub shared: bool,
+    /// Files that changed and are not in the patch, with the reason.
+    pub left_out: Vec<String>,
+}
+
+/// What a run, or one of its stages, changed; `None` when no file was changed. `runs_dir` is where the store keeps the
+/// files of runs.
 ///
 /// # Errors
 ///
-/// The run has no worktree, there is no such stage, or the commits are gone.
+/// It was not recorded, there is no such stage, or the commits are gone.
 pub async fn run_patch(
     store: &dyn Store,
+    runs_dir: &Path,
     run: RunId,
     stage: Option<&str>,
     style: PatchStyle,
-) -> Result<Option<Vec<u8>>, PatchError> {
+) -> Result<Option<RunPatch>, PatchError> {
     let events = read_all(store, run).await.map_err(ReportError::from)?;
-    let Some(all) = changes(&events) else { return Err(PatchError::NoWorktree { run }) };
-    let commits = match stage {
-        None => {
-            let from = &all.worktree.base;
-            let to = all.last();
-            (from != to).then(|| (from.clone(), to.to_owned()))
+    let run_dir = runs_dir.join(run.to_string());
+    let Some(all) = changes(&events) else {
+        if let Some(stage) = stage {
+            check_stage(&effective(&events), stage)?;
         }
-        Some(stage) => {
-            change_of_stage(&events, &all, stage)?.map(|change| (change.from, change.to))
-        }
+        return match not_recorded(&events, &run_dir) {
+            Some(reason) => Err(PatchError::NotRecorded { run, reason }),
+            None => Ok(None),
+        };
     };
-    let Some((from, to)) = commits else { return Ok(None) };
-    let repository = all.worktree.repository.clone();
-    match patch(Path::new(&repository), &from, &to, style).await {
-        Ok(patch) => Ok(Some(patch)),
-        Err(source) => Err(PatchError::Git { run, repository, source }),
+    let mut made = RunPatch::default();
+    let (from, to) = match stage {
+        None => {
+            let left_out: BTreeSet<&String> =
+                all.stages.iter().flat_map(|change| &change.left_out).collect();
+            made.left_out = left_out.into_iter().cloned().collect();
+            match all.whole() {
+                Some((from, to)) => (from.to_owned(), to.to_owned()),
+                None if made.left_out.is_empty() => return Ok(None),
+                None => return Ok(Some(made)),
+            }
+        }
+        Some(stage) => match change_of_stage(&events, &all, stage)? {
+            Some(change) => {
+                made.shared = change.shared;
+                made.left_out = change.left_out;
+                (change.from, change.to)
+            }
+            None => return Ok(None),
+        },
+    };
+    let at = all.source(&run_dir);
+    match patch(&at, &from, &to, style).await {
+        Ok(patch) => Ok(Some(RunPatch { patch, ..made })),
+        Err(source) => {
+            let repository = at.dir().to_string_lossy().into_owned();
+            Err(PatchError::Git { run, repository, source })
+        }
     }
+}
+
+/// Why nothing is recorded of what a run without a worktree changed; `None` when it changed nothing.
+fn not_recorded(events: &[Event], run_dir: &Path) -> Option<&'static str> {
+    let created = events.iter().find_map(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => Some(created),
+        _ => None,
+    });
+    if created.is_some_and(|created| created.dry_run) {
+        return Some("it was a dry run");
+    }
+    let is_recorded = run_dir.join(CHANGES).join("HEAD").exists();
+    (!is_recorded).then_some(
+        "it ran outside of a git work tree, with `diff = false` in [run.git], or no stage ran that changes files",
+    )
 }
 
 /// The artifacts of a run and of its sub-workflows, oldest first; of one stage, if it is named.

@@ -72,7 +72,7 @@ pub async fn make_report(
     let driven = is_driven(store, run).await?;
     let family = store.family(run).await?;
     for id in &family {
-        members.insert(*id, member(store, *id, driven, &mut warnings).await?);
+        members.insert(*id, member(store, runs_dir, *id, driven, &mut warnings).await?);
     }
     let artifacts = list_artifacts(store, runs_dir, run, None).await?;
     let mut sum = CostSum::default();
@@ -103,6 +103,7 @@ pub async fn make_report(
 
 async fn member(
     store: &dyn RunStore,
+    runs_dir: &Path,
     id: RunId,
     driven: bool,
     warnings: &mut Vec<String>,
@@ -115,16 +116,16 @@ async fn member(
     // Without its workflow a run has no picture; its stages are in the log.
     let bundle = created(&events).map(|created| Bundle::load(store, &created.bundle));
     let plan = bundle.and_then(Result::ok).and_then(|bundle| bundle.plan().ok());
-    let patch = match run_patch(store, id, None, PatchStyle::Patch).await {
-        Ok(patch) => patch,
-        Err(PatchError::NoWorktree { .. }) => None,
+    let patch = match run_patch(store, runs_dir, id, None, PatchStyle::Patch).await {
+        Ok(made) => made.map(|made| made.patch),
+        Err(PatchError::NotRecorded { .. }) => None,
         Err(error) => {
             warnings.push(error.to_string());
             None
         }
     };
     Ok(Member {
-        patches: patches(&events, warnings).await,
+        patches: patches(&events, &runs_dir.join(id.to_string()), warnings).await,
         workflow: plan.map(|plan| plan.workflow().clone()),
         patch,
         run,
@@ -132,13 +133,17 @@ async fn member(
     })
 }
 
-/// What each stage changed in the git worktree of the run.
-async fn patches(events: &[Event], warnings: &mut Vec<String>) -> BTreeMap<String, Vec<u8>> {
+/// What each stage changed.
+async fn patches(
+    events: &[Event],
+    run_dir: &Path,
+    warnings: &mut Vec<String>,
+) -> BTreeMap<String, Vec<u8>> {
     let mut patches = BTreeMap::new();
     let Some(changes) = changes(events) else { return patches };
-    let repository = Path::new(&changes.worktree.repository);
+    let source = changes.source(run_dir);
     for change in changes.stages {
-        match patch(repository, &change.from, &change.to, PatchStyle::Patch).await {
+        match patch(&source, &change.from, &change.to, PatchStyle::Patch).await {
             Ok(patch) => drop(patches.insert(change.stage, patch)),
             Err(error) => warnings.push(format!("the changes of {}: {error}", change.stage)),
         }

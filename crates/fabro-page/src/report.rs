@@ -61,7 +61,7 @@ pub struct RunReport<'a> {
     pub cost: &'a CostReport,
     /// The files that its stages and those of its sub-workflows left.
     pub artifacts: &'a [ArtifactRow],
-    /// What it changed in its git worktree; `None` without one.
+    /// What it changed; `None` where that was not recorded.
     pub patch: Option<&'a [u8]>,
     /// What its stages changed, by their full names.
     pub patches: &'a BTreeMap<String, Vec<u8>>,

@@ -22,7 +22,7 @@ pub struct StageExtras<'a> {
     pub label: Option<&'a str>,
     /// Why the run took the edge after it.
     pub explain: Option<&'a Explain>,
-    /// What it changed in the git worktree of the run.
+    /// What it changed.
     pub patch: Option<&'a [u8]>,
     /// The files that it left and that were kept.
     pub artifacts: &'a [&'a ArtifactRow],

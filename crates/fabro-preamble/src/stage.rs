@@ -99,7 +99,10 @@ impl Items {
                 self.line("Answer", Some(answer));
                 self.text("Text", text.as_deref());
             }
-            Detail::Parallel { branches } => self.branches(branches),
+            Detail::Parallel { branches } => {
+                self.branches(branches);
+                self.files(stage);
+            }
             Detail::Other => self.files(stage),
         }
         self.line("Failure", stage.failure.as_ref());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fabro_engine::{checkpoint, read_all};
 use fabro_events::EventBody;
 use fabro_sandbox::artifacts::share;
+use fabro_sandbox::git::share_file_trees;
 use fabro_sandbox::record_processes;
 use fabro_store::{Leases as _, SqliteStore, StoreError};
 use fabro_types::RunId;
@@ -162,5 +163,7 @@ pub async fn fork_here(
         let shared = share(&dir(from), &dir(point.id), &artifact.file, &artifact.sha256);
         warnings.extend(shared.err().map(|error| error.to_string()));
     }
+    let shared = share_file_trees(&dir(from), &dir(point.id));
+    warnings.extend(shared.err().map(|error| error.to_string()));
     Ok((point, warnings))
 }

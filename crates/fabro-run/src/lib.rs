@@ -101,6 +101,7 @@ mod services;
 mod sources;
 mod spec;
 mod stage_commits;
+mod stage_trees;
 mod start_form;
 mod telemetry;
 mod unread_inputs;

@@ -43,6 +43,7 @@ use crate::sandbox::{self, run_sandbox};
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
 use crate::stage_commits::CommitsStages;
+use crate::stage_trees::{RecordsTrees, TreeSettings};
 use crate::worktree::new_worktree;
 use crate::{
     Gate, Member, RunError, RunSpec, SetupError, open_gates_of_family, read_text, running_members,
@@ -589,6 +590,19 @@ impl Run {
         let mut handler: Arc<dyn Handler> = Arc::clone(&registry) as _;
         if let Some(worktrees) = worktrees {
             handler = Arc::new(CommitsStages { handler, worktrees, tree: registry.work_tree() });
+            registry.run_sub_workflows_by(&handler);
+        } else if !self.dry_run && self.settings.git.diff != Some(false) {
+            handler = Arc::new(RecordsTrees::new(TreeSettings {
+                handler,
+                run: id,
+                run_dir: &run_dir,
+                exclude: self.settings.git.exclude.as_deref().unwrap_or_default(),
+                marker: (RUN_ID_VARIABLE, &id.to_string()),
+                tree: registry.work_tree(),
+                permissions: self.settings.agent.permissions,
+                redactor: builder.redactor(),
+                warn: Arc::clone(&services.warn),
+            }));
             registry.run_sub_workflows_by(&handler);
         }
         // The log is not needed any more, and may be large.

@@ -34,6 +34,8 @@
 //!
 //! A [`Worktree`] is a linked worktree of a run, with a branch that gets a commit for each stage.
 //!
+//! [`FileTrees`] records the files of a user's work tree as trees, in a repository of a run.
+//!
 //! [`Metadata`] keeps files as commits of a branch of their own.
 //!
 //! # Limits
@@ -51,6 +53,7 @@
 mod brief;
 mod changed;
 mod configuration;
+mod file_trees;
 mod filters;
 mod fingerprint;
 mod linked;
@@ -67,10 +70,11 @@ use std::time::Duration;
 
 pub use brief::brief;
 pub use changed::changed;
+pub use file_trees::{CHANGES, FileTree, FileTrees, share_file_trees};
 pub use linked::LinkedWorktrees;
 pub use merge::Merged;
 pub use metadata::Metadata;
-pub use patch::{PatchStyle, patch};
+pub use patch::{PatchSource, PatchStyle, patch};
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;
 pub use work_tree::{LeftFiles, RunningStage, UnknownFiles, WorkTree};

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 pub use docker::DockerSettings;
 use docker::{Docker, Mount};
@@ -122,6 +123,8 @@ pub(crate) struct Remote {
     succeeded: Mutex<Vec<String>>,
     /// Whether the other side may have to be started again.
     is_down: AtomicBool,
+    /// When the other side was last known to be there.
+    seen: Mutex<Option<Instant>>,
     /// Held while that is found out and done.
     recovery: tokio::sync::Mutex<()>,
     next: AtomicU64,
@@ -194,6 +197,7 @@ impl Remote {
             lost: Mutex::default(),
             succeeded: Mutex::default(),
             is_down: AtomicBool::new(false),
+            seen: Mutex::default(),
             recovery: tokio::sync::Mutex::default(),
             next: AtomicU64::new(0),
         })

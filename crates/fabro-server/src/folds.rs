@@ -51,10 +51,10 @@ pub(crate) struct View {
     pub(crate) edges: Vec<(EdgeTaken, u64)>,
     /// What the running stages do, by their full names.
     pub(crate) activities: Vec<(String, Activity)>,
-    /// The commits of stages.
+    /// The commits or trees of stages.
     pub(crate) changes: Vec<StageChange>,
-    /// Its last commit in its git worktree; `None` without one.
-    pub(crate) head: Option<String>,
+    /// Those before the first and after the last of them, where they differ.
+    pub(crate) whole_change: Option<(String, String)>,
     /// What rewinds took back, as the rewind's place and the last place that counts before it.
     pub(crate) rewinds: Arc<[(u64, u64)]>,
     /// What all readers of this view see alike, made by the first of them.
@@ -254,10 +254,8 @@ impl Folds {
         } else {
             workflow(&self.store, &created).map(Arc::new)
         };
-        let head = created.worktree.as_ref().map(|worktree| {
-            let head = fold.state().worktrees.head(fabro_engine::MAIN);
-            head.map_or_else(|| worktree.base.clone(), ToString::to_string)
-        });
+        let whole = fold.whole_change();
+        let whole_change = whole.map(|(from, to)| (from.to_owned(), to.to_owned()));
         let view = Arc::new(View {
             run: report,
             seq: kept.seq,
@@ -265,7 +263,7 @@ impl Folds {
             edges: fold.edges().iter().map(|(edge, count)| (edge.clone(), *count)).collect(),
             activities: fold.activities(),
             changes: fold.changes().to_vec(),
-            head,
+            whole_change,
             rewinds: kept.rewinds.as_slice().into(),
             created,
             fragments: OnceLock::new(),

@@ -151,11 +151,11 @@ impl From<PatchError> for Problem {
     fn from(error: PatchError) -> Self {
         let text = error.to_string();
         match error {
-            PatchError::NoWorktree { .. } => Self::new(
+            PatchError::NotRecorded { .. } => Self::new(
                 StatusCode::CONFLICT,
                 "no_worktree",
                 text,
-                "start runs with `\"worktree\": true`",
+                "start runs in a git work tree, or with `\"worktree\": true`",
             ),
             PatchError::Report(error) => error.into(),
             _ => Self::new(

@@ -63,7 +63,9 @@ pub use model_price::{SpecialPrices, TokenPrices};
 pub use model_rules::{ChatTools, ModelInterface, ReasoningEffort, ThinkingMode};
 pub use nearest::nearest;
 pub use node_kind::NodeKind;
-pub use outcome::{ContextPatch, Failure, FailureClass, OnUnavailable, Outcome, failure_signature};
+pub use outcome::{
+    ContextPatch, Failure, FailureClass, OnUnavailable, Outcome, StageTrees, failure_signature,
+};
 pub use path::value_at;
 pub use permissions::Permissions;
 #[cfg(feature = "pest")]

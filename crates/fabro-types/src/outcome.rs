@@ -214,13 +214,36 @@ pub struct Outcome {
     /// Captured artifacts, as paths below the run directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
+    /// Those of the stages of its branches or of its sub-workflow, as paths below the run directory; those of
+    /// another run begin with `../` and its id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner_artifacts: Vec<String>,
     /// The commit of the run's git worktree that has the files as the stage left them; absent when it
     /// changed none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_sha: Option<String>,
+    /// The files before and after the stage, in a run that works in a git work tree of the user; absent when it
+    /// changed none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trees: Option<StageTrees>,
     /// How long the last attempt took, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
+}
+
+/// The files of a git work tree before and after a stage: trees in the repository that the run keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageTrees {
+    /// The id of the tree before it.
+    pub before: String,
+    /// The id of the tree after it.
+    pub after: String,
+    /// Other stages ran at the same time: what they changed is in the trees too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// Files that changed and are not in the trees, with the reason; after the first ten, how many more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 impl Outcome {

@@ -1,7 +1,7 @@
 //! `fabro diff`.
 
 use clap_complete::ArgValueCandidates;
-use fabro_inspect::{PatchError, run_patch};
+use fabro_inspect::{PatchError, RunPatch, run_patch};
 use fabro_sandbox::git::PatchStyle;
 use fabro_terminal::{Paint, clean};
 
@@ -11,10 +11,10 @@ use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// Show what a run with a git worktree changed, or one stage of it
+/// Show what a run in a git work tree changed, or one stage of it
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro diff latest\n  fabro diff latest fix@2 --stat\n  fabro diff 01K3 | git apply\n\nA run has a git worktree with `fabro run --worktree`, or with worktree = true in [run.git]."
+    after_help = "Examples:\n  fabro diff latest\n  fabro diff latest fix@2 --stat\n  fabro diff 01K3 | git apply\n\nA run records what its stages change in a git work tree, unless diff = false is set in [run.git]; with\n`fabro run --worktree`, or worktree = true, as commits of a branch."
 )]
 pub struct DiffArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -34,17 +34,34 @@ pub struct DiffArgs {
 pub async fn diff(args: &DiffArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let style = if args.stat { PatchStyle::Stat } else { PatchStyle::Patch };
-    let patch = run_patch(&store, run, args.stage.as_deref(), style).await;
-    let Some(patch) = patch.map_err(unread)? else {
+    let made = run_patch(&store, &store.runs_dir(), run, args.stage.as_deref(), style).await;
+    let Some(made) = made.map_err(unread)? else {
         output::stderr("no file was changed\n");
         return Ok(Exit::SUCCEEDED);
     };
+    global.warn(remarks(&made));
+    let RunPatch { patch, .. } = made;
     match global.paint_stdout() {
         paint if paint.is_on() => output::stdout(&painted(&patch, paint))?,
         // Byte for byte, so that it can be applied.
         _ => output::bytes(&patch)?,
     }
     Ok(Exit::SUCCEEDED)
+}
+
+/// What is to be known about a patch.
+fn remarks(made: &RunPatch) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if made.shared {
+        remarks.push(
+            "other stages ran at the same time in this directory: what they changed is in the patch too"
+                .to_owned(),
+        );
+    }
+    if !made.left_out.is_empty() {
+        remarks.push(format!("not in the patch: {}", clean(&made.left_out.join("; "))));
+    }
+    remarks
 }
 
 /// A patch for people: its lines in colors, without control characters.
@@ -68,9 +85,9 @@ fn painted(patch: &[u8], paint: Paint) -> String {
 fn unread(failed: PatchError) -> anyhow::Error {
     let message = clean(&failed.to_string()).into_owned();
     match failed {
-        PatchError::NoWorktree { .. } => error::usage(
+        PatchError::NotRecorded { .. } => error::usage(
             message,
-            "start runs with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed",
+            "start runs in a git work tree (`git init` makes one), or with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed",
         ),
         PatchError::Report(error) => error.into(),
         _ => error::usage(message, "bring the repository and its branch back"),

@@ -22,7 +22,7 @@ pub(super) struct Family {
     pub(super) logs: BTreeMap<RunId, Vec<Event>>,
     driven: bool,
     pub(super) keep_references: bool,
-    /// What stages changed in git worktrees, as patches, by their runs and full names.
+    /// What stages changed in git work trees, as patches, by their runs and full names.
     patches: BTreeMap<(RunId, String), Vec<u8>>,
 }
 
@@ -34,7 +34,8 @@ impl Family {
         }
         let mut patches = BTreeMap::new();
         for (member, events) in &logs {
-            add_patches(*member, events, &mut patches).await;
+            let run_dir = store.runs_dir().join(member.to_string());
+            add_patches(*member, &run_dir, events, &mut patches).await;
         }
         Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false, patches })
     }
@@ -95,13 +96,14 @@ impl Family {
 /// the dump is right.
 async fn add_patches(
     run: RunId,
+    run_dir: &Path,
     events: &[Event],
     patches: &mut BTreeMap<(RunId, String), Vec<u8>>,
 ) {
     let Some(changes) = changes(events) else { return };
-    let repository = Path::new(&changes.worktree.repository);
-    for StageChange { stage, from, to } in changes.stages {
-        match patch(repository, &from, &to, PatchStyle::Patch).await {
+    let source = changes.source(run_dir);
+    for StageChange { stage, from, to, .. } in changes.stages {
+        match patch(&source, &from, &to, PatchStyle::Patch).await {
             Ok(patch) => drop(patches.insert((run, stage), patch)),
             Err(error) => output::stderr(&format!("warning: no diff.patch of {stage}: {error}\n")),
         }

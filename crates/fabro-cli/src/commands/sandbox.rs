@@ -48,7 +48,7 @@ pub struct CpArgs {
     #[arg(value_name = "FROM")]
     from: String,
 
-    /// A file or a directory, or RUN:PATH for a file in the sandbox
+    /// A file or a directory, or RUN:PATH for one in the sandbox
     #[arg(value_name = "TO")]
     to: String,
 }
@@ -116,7 +116,10 @@ async fn copy_in(from: &Path, run: &str, path: &str, global: &Global) -> anyhow:
     let file = File::open(from).map_err(|error| {
         error::usage(format!("{} cannot be read: {error}", from.display()), "check the path")
     })?;
-    let shell = ["-c", "exec cat > \"$1\"", "sh", path].map(str::to_owned);
+    // As of `cp`: into a directory under its own name.
+    let script = "to=$1; [ ! -d \"$to\" ] || to=${to%/}/$2; exec cat > \"$to\"";
+    let name = from.file_name().unwrap_or_default().to_string_lossy();
+    let shell = ["-c", script, "sh", path, &name].map(str::to_owned);
     let (mut command, _sandbox) = in_sandbox(run, shell.to_vec(), false, global).await?;
     let status = command.stdin(file).status()?;
     if status.success() { Ok(Exit::SUCCEEDED) } else { Err(not_copied(path)) }

@@ -9,6 +9,7 @@ mod collector;
 mod completion;
 mod damage;
 mod described;
+mod diffs;
 mod documented;
 mod dumps;
 mod examples;

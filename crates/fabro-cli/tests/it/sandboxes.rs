@@ -196,15 +196,12 @@ fn a_killed_run_is_resumed_and_leaves_no_process() {
     let mut run = confined.command(&["run", "w.fabro", "--sandbox", "bwrap", "-q"]);
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
-    while confined.project.read_or_default("up").is_empty()
-        && !confined.project.path().join("up").exists()
-    {
+    while !confined.project.path().join("up").exists() || running(&seconds) == 0 {
         assert!(Instant::now() < deadline, "the stage has not started");
         std::thread::sleep(Duration::from_millis(10));
     }
     run.kill().unwrap();
     run.wait().unwrap();
-    assert!(running(&seconds) > 0);
     assert!(confined.run(&["resume", "latest", "-q"]).starts_with("exit 0"));
     assert_eq!(running(&seconds), 0);
     assert_eq!(confined.run(&["logs", "latest", "a"]).lines().last(), Some("1"));
@@ -246,7 +243,11 @@ fn a_preserved_sandbox_has_a_shell_and_its_files_are_copied() {
     assert_eq!(confined.project.read("report"), "of the run\n");
     assert_snapshot!(confined.run(&["sandbox", "cp", "report", "latest:/tmp/copy"]), @"exit 0");
     assert_snapshot!(confined.run(&["sandbox", "cp", "latest:/tmp/copy", "copied"]), @"exit 0");
+    // Into a directory, under its own name.
     assert_eq!(confined.project.read("copied"), "of the run\n");
+    assert_snapshot!(confined.run(&["sandbox", "cp", "copied", "latest:/tmp/"]), @"exit 0");
+    assert_snapshot!(confined.run(&["sandbox", "cp", "latest:/tmp/copied", "again"]), @"exit 0");
+    assert_eq!(confined.project.read("again"), "of the run\n");
     assert_snapshot!(confined.run(&["sandbox", "cp", "latest:/tmp", "x"]), @r"
     exit 1
     cat: /tmp: Is a directory

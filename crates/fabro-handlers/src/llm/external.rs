@@ -43,7 +43,7 @@ pub(super) struct ExternalConversation<'a> {
     work_dir: PathBuf,
     /// Tells the program what the workflow knows.
     context_server: Option<ContextServer>,
-    before: Option<Snapshot>,
+    before: Option<Arc<Snapshot>>,
     status: AgentStatus,
     so_far: RecordedConversation,
     journal: StageJournal,
@@ -291,7 +291,7 @@ impl<'a> ExternalConversation<'a> {
 
     /// The files that all runs touched.
     async fn touched(&self, stage: &Stage) -> Vec<String> {
-        let touched = self.handler.tree.touched(&self.work_dir, self.before.as_ref()).await;
+        let touched = self.handler.tree.touched(&self.work_dir, self.before.as_deref()).await;
         let mut all = self.so_far.files_touched.clone();
         all.extend(known(stage, touched).await);
         all.into_iter().collect()

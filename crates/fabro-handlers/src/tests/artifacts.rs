@@ -1,6 +1,7 @@
 //! What stages leave in the working directory is kept.
 
 use super::*;
+use crate::LocalToolbox;
 
 /// The artifacts as the log has them, and what each stage that has some is said to have.
 fn kept(scene: &Scene) -> String {
@@ -118,6 +119,51 @@ fn files_of_an_agents_tools_are_kept_and_named_to_the_next_agent() {
 
     Look at it
     ");
+}
+
+#[test]
+fn artifacts_of_branches_and_sub_workflows_are_named_and_can_be_read() {
+    let source = r#"digraph { start -> f; f [shape=component]; f -> x; f -> y; x -> j; y -> j
+        j [shape=tripleoctagon]; j -> sub -> ask; ask [shape=hexagon]; ask -> look [label=Go]; look -> exit
+        x [shape=parallelogram, script="mkdir -p x/test-results; echo of a branch > x/test-results/o"]
+        y [shape=parallelogram, script="true"]
+        sub [shape=house, stack.child_workflow="middle.fabro"]; look [prompt="Look", fidelity=compact] }"#;
+    let middle = r#"digraph { start -> inner -> exit; inner [shape=house, stack.child_workflow="leaf.fabro"] }"#;
+    let leaf = r#"digraph { start -> c -> exit; c [shape=parallelogram, script="echo of a sub-workflow > junit.xml"] }"#;
+    let scene = Scene::new(source).file("middle.fabro", middle).file("leaf.fabro", leaf);
+    let scene = scene.local().keeping(&[]);
+    scene.drive().unwrap();
+    let mut files =
+        vec![scene.run_dir().join("cache/artifacts/files/f@1.x.x/retry_1/x/test-results/o")];
+    let runs = now(scene.store.list()).unwrap();
+    let junit = |run: RunId| {
+        let dir = scene.run_dir().with_file_name(run.to_string());
+        dir.join("cache/artifacts/files/c/retry_1/junit.xml")
+    };
+    files.extend(runs.iter().map(|run| junit(run.id)).filter(|file| file.exists()));
+    assert_eq!(files.len(), 2);
+    let call = |path: &PathBuf| json!({"name": "read_file", "arguments": {"file_path": path}});
+    let calls: Vec<Value> = files.iter().map(call).collect();
+    let model = json!({"look": [{"tool_calls": calls}, {"text": "done"}]});
+    let toolbox = LocalToolbox::new(Arc::new(FakeExec::new()), Vec::new(), Redactor::default());
+    let agents = Agents { toolbox: Arc::new(toolbox), ..Agents::default() };
+    let scene = scene.model(&model.to_string()).agents(agents).answers(r#"{"ask": ["Go"]}"#);
+    scene.drive().unwrap();
+    let read = scene.events().into_iter().filter_map(|event| match event.entry.body {
+        EventBody::AgentToolCompleted(done) => done.output.as_str().map(str::to_owned),
+        _ => None,
+    });
+    let read: Vec<String> = read.collect();
+    assert!(read[0].contains("of a branch") && read[1].contains("of a sub-workflow"), "{read:?}");
+    let dirs = std::fs::read_dir(scene.run_dir().join("stages")).unwrap();
+    let mut names = dirs.map(|dir| dir.unwrap().file_name().into_string().unwrap());
+    let look = names.find(|name| name.ends_with("-look@1")).unwrap();
+    let prompt = scene.read(&format!("{look}/prompt.md"));
+    let named: Vec<&str> = prompt.lines().filter(|line| line.contains("Artifacts:")).collect();
+    assert_eq!(named.len(), 2, "{prompt}");
+    // The paths of the run are redacted in the text that is compared.
+    assert!(named[0].ends_with("/cache/artifacts/files/f@1.x.x/retry_1/x/test-results/o"));
+    assert!(named[1].ends_with("/cache/artifacts/files/c/retry_1/junit.xml"));
 }
 
 #[test]

@@ -27,7 +27,10 @@ pub async fn changed(before: &Snapshot, after: &Snapshot) -> Result<Vec<String>,
     Ok(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect())
 }
 
-async fn paths(before: &Snapshot, after: &Snapshot) -> Result<BTreeSet<Vec<u8>>, GitError> {
+pub(crate) async fn paths(
+    before: &Snapshot,
+    after: &Snapshot,
+) -> Result<BTreeSet<Vec<u8>>, GitError> {
     let mut changed = committed(before, after).await?;
     // Whether a file that differed from its commit in one of the snapshots has changed does not follow
     // from the commits.

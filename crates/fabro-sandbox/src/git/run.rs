@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, Command};
 
 use crate::git::filters::Filters;
 use crate::git::{GitError, TIMEOUT};
@@ -49,8 +50,13 @@ pub(crate) const OPTIONAL_LOCKS: (&str, &str) = ("GIT_OPTIONAL_LOCKS", "1");
 
 /// Settings that override those of the repository. A file system monitor is a program, or a daemon that
 /// stays; a bare repository may be a few plain files that any user may have put into a folder.
-const SETTINGS: [&str; 3] =
-    ["core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"];
+/// An index is one file: the shared part of a split one would be written into the user's repository.
+const SETTINGS: [&str; 4] = [
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.splitIndex=false",
+    "safe.bareRepository=explicit",
+];
 
 /// A git command.
 pub(crate) struct GitCommand<'a> {
@@ -100,9 +106,20 @@ impl GitCommand<'_> {
         command: &'static str,
         arguments: &[&OsStr],
     ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
+        self.result_of(command, arguments, None).await
+    }
+
+    /// The same of a command that reads this.
+    pub(crate) async fn result_of(
+        &self,
+        command: &'static str,
+        arguments: &[&OsStr],
+        input: Option<&[u8]>,
+    ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
         let mut git = Command::new("git");
         git.current_dir(self.dir).kill_on_drop(true);
-        git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+        git.stdout(Stdio::piped()).stderr(Stdio::piped());
         git.env_clear();
         git.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         git.envs(VARIABLES).envs(self.filters.overrides()).envs(self.variables.iter().copied());
@@ -113,9 +130,11 @@ impl GitCommand<'_> {
         git.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
         git.arg(command).args(arguments);
         let mut child = git.spawn()?;
+        let stdin = child.stdin.take();
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
-        let (output, stderr) = tokio::try_join!(read(stdout), read(stderr))?;
+        let written = write(stdin, input.unwrap_or_default());
+        let ((), output, stderr) = tokio::try_join!(written, read(stdout), read(stderr))?;
         if output.len() as u64 > OUTPUT_BYTES {
             return Err(GitError::TooMuch(command));
         }
@@ -130,6 +149,15 @@ pub(crate) async fn with_timeout<T>(
     work: impl Future<Output = Result<T, GitError>>,
 ) -> Result<T, GitError> {
     tokio::time::timeout(TIMEOUT, work).await.unwrap_or(Err(GitError::TimedOut))
+}
+
+/// Writes all of it. A command that has failed does not read to the end, and says why.
+async fn write(pipe: Option<ChildStdin>, bytes: &[u8]) -> Result<(), std::io::Error> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
+    match pipe.write_all(bytes).await {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Reads to the end, or a byte more than the limit.

@@ -132,6 +132,11 @@ impl Snapshot {
 }
 
 impl Location {
+    /// The filters of the repository.
+    pub(crate) fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
     /// Whether the directory is still there, and in the same repository.
     fn holds(&self, dir: &Path) -> bool {
         let is_here = self.dir == self.cwd && dir.canonicalize().is_ok_and(|dir| dir == self.dir);

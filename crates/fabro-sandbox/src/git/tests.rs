@@ -277,7 +277,7 @@ async fn hostile(script: &str, places: &[&str]) -> (bool, bool) {
         let before = Snapshot::take(&at).await.ok().flatten();
         let again = tree.before(&at).await.ok().flatten();
         sh(&at, "echo x >new");
-        let _ = tree.touched(&at, again.as_ref()).await;
+        let _ = tree.touched(&at, again.as_deref()).await;
         if let (Some(before), Ok(Some(after))) = (before, Snapshot::take(&at).await) {
             let _ = changed(&before, &after).await;
         }
@@ -379,12 +379,12 @@ async fn touched(script: &str) -> Vec<String> {
     let tree = WorkTree::default();
     let first = tree.start();
     let before = tree.before(&sub).await.unwrap();
-    assert!(tree.touched(&sub, before.as_ref()).await.unwrap().is_empty());
+    assert!(tree.touched(&sub, before.as_deref()).await.unwrap().is_empty());
     drop(first);
     let _second = tree.start();
     let before = tree.before(&sub).await.unwrap();
     sh(&sub, script);
-    tree.touched(&sub, before.as_ref()).await.unwrap()
+    tree.touched(&sub, before.as_deref()).await.unwrap()
 }
 
 #[tokio::test]
@@ -462,7 +462,7 @@ async fn a_stage_that_changes_nothing_but_excluded_files_costs_no_command() {
         let running = tree.start();
         let before = tree.before(&place).await.unwrap();
         sh(&place, script);
-        tree.touched(&place, before.as_ref()).await.unwrap();
+        tree.touched(&place, before.as_deref()).await.unwrap();
         drop(running);
         tree.left(&place, since)
     };
@@ -499,3 +499,5 @@ async fn a_stage_that_changes_nothing_but_excluded_files_costs_no_command() {
     let left = stage("true").await;
     assert_eq!(without_git(left).await.unwrap(), None);
 }
+
+mod file_trees;

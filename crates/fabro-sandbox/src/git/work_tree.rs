@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::git::snapshot::{Location, Owner, has_repository};
 use crate::git::{GitError, Snapshot, changed};
@@ -22,7 +22,7 @@ struct State {
     /// How many stages have ever started.
     started: u64,
     /// A snapshot taken while only one stage was running, and the count of started stages then.
-    last: Option<(u64, Snapshot)>,
+    last: Option<(u64, Arc<Snapshot>)>,
     /// Where the directory was in its repository.
     location: Option<Location>,
     is_error_reported: bool,
@@ -67,8 +67,42 @@ impl WorkTree {
         let clean = snapshot.head.clone().filter(|_| is_clean);
         Some(match clean {
             Some(commit) => LeftFiles::OfCommit(commit),
-            None => LeftFiles::Changed(Box::new(snapshot.clone())),
+            None => LeftFiles::Changed(Box::new(Snapshot::clone(snapshot))),
         })
+    }
+
+    /// The present state of a directory: as the last stage was found to leave it, where no stage has started since.
+    /// The next stage begins with it. `None` outside of a git work tree.
+    ///
+    /// # Errors
+    ///
+    /// Git failed.
+    pub async fn now(&self, dir: &Path) -> Result<Option<Arc<Snapshot>>, UnknownFiles> {
+        if !has_repository(dir) {
+            return Ok(None);
+        }
+        let started = {
+            let state = self.lock();
+            if let Some((at, snapshot)) = &state.last
+                && state.running == 0
+                && *at == state.started
+                && snapshot.place.dir == dir
+            {
+                return Ok(Some(Arc::clone(snapshot)));
+            }
+            state.started
+        };
+        let taken = self.take(dir).await?;
+        let mut state = self.lock();
+        if state.running == 0 && state.started == started {
+            state.last = taken.clone().map(|snapshot| (started, snapshot));
+        }
+        Ok(taken)
+    }
+
+    /// Tells that something other than a stage may have changed files.
+    pub fn forget(&self) {
+        self.lock().last = None;
     }
 
     /// The snapshot of a directory before the stage that has just started changes it. `None` outside
@@ -77,7 +111,7 @@ impl WorkTree {
     /// # Errors
     ///
     /// Git failed.
-    pub async fn before(&self, dir: &Path) -> Result<Option<Snapshot>, UnknownFiles> {
+    pub async fn before(&self, dir: &Path) -> Result<Option<Arc<Snapshot>>, UnknownFiles> {
         if !has_repository(dir) {
             return Ok(None);
         }
@@ -116,7 +150,7 @@ impl WorkTree {
         Ok(files)
     }
 
-    async fn take(&self, dir: &Path) -> Result<Option<Snapshot>, UnknownFiles> {
+    async fn take(&self, dir: &Path) -> Result<Option<Arc<Snapshot>>, UnknownFiles> {
         let (known, owner) = {
             let state = self.lock();
             let is_own = dir.ancestors().any(|above| state.own.contains(above));
@@ -127,7 +161,7 @@ impl WorkTree {
         if let Some(snapshot) = &taken {
             self.lock().location = Some(snapshot.place.clone());
         }
-        Ok(taken)
+        Ok(taken.map(Arc::new))
     }
 
     fn unknown(&self, error: &GitError) -> UnknownFiles {

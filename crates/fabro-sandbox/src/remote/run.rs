@@ -29,6 +29,9 @@ use crate::{Captured, Environment, ExecError, Exit, Finished, Keep, Request, San
 /// How long the end of a script that was killed may take to arrive.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
+/// A container that was used within this time is taken to be still there.
+const RECENT: Duration = Duration::from_secs(1);
+
 /// How much a program of ours may print.
 const SMALL: u64 = 64 << 10;
 
@@ -61,6 +64,7 @@ impl Remote {
             fix: "check that it can be reached, and what its disk has free".to_owned(),
         };
         self.call_registered(program::KILL_ALL, None).await.map_err(unusable)?;
+        self.is_there();
         if self.copies()
             && let Some(root) = self.root(&self.work_dir)
         {
@@ -285,6 +289,7 @@ impl Remote {
         is_merged: bool,
     ) -> Result<Prepared, ExecError> {
         self.recover().await?;
+        self.check_container().await?;
         let no_directory = || ExecError::WorkingDirectory(request.cwd.to_owned());
         let root = self.root(request.cwd).ok_or_else(no_directory)?;
         let cwd = request.cwd.canonicalize().map_err(|_| no_directory())?;
@@ -317,6 +322,26 @@ impl Remote {
         let mut input = encoded([&head, &*script.program(), &tail].concat().as_bytes());
         input.extend_from_slice(script.input().as_bytes());
         Ok(Prepared { root, id, input, mark })
+    }
+
+    /// A container may have stopped since the last script. Where nothing is copied into it first, the script would be the
+    /// first to find out, and fail.
+    async fn check_container(self: &Arc<Self>) -> Result<(), ExecError> {
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = seen.is_some_and(|seen| seen.elapsed() < RECENT);
+        if is_recent || self.copies() {
+            return Ok(());
+        }
+        let remote = Arc::clone(self);
+        let runs = blocking(move || match &remote.engine {
+            Engine::Docker(docker) => docker.runs(),
+            Engine::Ssh(_) => true,
+        });
+        if runs.await { Ok(()) } else { Err(self.lost("it has stopped")) }
+    }
+
+    fn is_there(&self) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Copies values and artifacts into `.fabro` of the other side, anew for each script.
@@ -376,6 +401,7 @@ impl Remote {
             self.lost_scripts().insert(prepared.id.clone());
             return exit;
         }
+        self.is_there();
         if let Some(mark) = &prepared.mark {
             self.pull(&prepared.root, mark).await?;
         }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_sandbox::{
     Captured, DockerSettings, EngineSettings, ExecError, Files as _, InSandbox, Language,
@@ -635,16 +636,23 @@ async fn a_connection_that_was_lost_between_two_scripts_is_made_again() {
     assert_eq!(ground.output("cat one two").await, "one\n2\nCode(0)");
 }
 
-/// The same of a container with a copy.
+/// The same of a container, which may also have been removed.
 #[tokio::test]
 async fn a_container_that_stopped_between_two_scripts_is_started_again() {
-    let Some(ground) = Ground::docker_copy().await else { return };
-    assert_eq!(ground.output("echo one > one").await, "\nCode(0)");
-    let name = format!("fabro-{}", ground.settings.as_ref().unwrap().run.to_lowercase());
-    let mut kill = Command::new("docker");
-    assert!(kill.args(["kill", &name]).stdout(Stdio::null()).status().unwrap().success());
-    std::fs::write(ground.path("work/two"), "2").unwrap();
-    assert_eq!(ground.output("cat one two").await, "one\n2\nCode(0)");
+    for copy in [true, false] {
+        let Some(ground) = Ground::docker_with(copy, |_| {}).await else { return };
+        assert_eq!(ground.output("echo one > one").await, "\nCode(0)");
+        let name = format!("fabro-{}", ground.settings.as_ref().unwrap().run.to_lowercase());
+        for how in [&["kill"][..], &["rm", "-f"]] {
+            let mut docker = Command::new("docker");
+            docker.args(how).arg(&name).stdout(Stdio::null());
+            assert!(docker.status().unwrap().success());
+            // One that was used just now is not looked at before a script.
+            tokio::time::sleep(Duration::from_millis(1_100)).await;
+            std::fs::write(ground.path("work/two"), "2").unwrap();
+            assert_eq!(ground.output("cat one two").await, "one\n2\nCode(0)", "{copy} {how:?}");
+        }
+    }
 }
 
 /// What leaves its session and clears its environment ends with its script, as far as no other script runs.

@@ -105,10 +105,12 @@ pub(super) async fn diff(
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
     let style = if query.stat { PatchStyle::Stat } else { PatchStyle::Patch };
-    let patch =
-        fabro_inspect::run_patch(&*app.actions.store, run, query.stage.as_deref(), style).await?;
+    let store = &*app.actions.store;
+    let made =
+        fabro_inspect::run_patch(store, &store.runs_dir(), run, query.stage.as_deref(), style)
+            .await?;
     let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-    Ok((kind, patch.unwrap_or_default()).into_response())
+    Ok((kind, made.unwrap_or_default().patch).into_response())
 }
 
 pub(super) async fn gates(State(app): State<Arc<App>>) -> Result<Response, Problem> {

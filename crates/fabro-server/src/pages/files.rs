@@ -1,7 +1,6 @@
-//! Parts of a run that are read when they are looked at: what stages changed in its git worktree, the files that
+//! Parts of a run that are read when they are looked at: what stages changed, the files that
 //! they left, what it cost.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use askama::Template;
@@ -10,9 +9,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{self, State};
 use axum::response::Response;
 use fabro_events::{Event, EventBody};
-use fabro_inspect::{ArtifactRow, StageKey};
+use fabro_inspect::{ArtifactRow, StageKey, patch_source};
 use fabro_page::{Links, artifacts, cost, patch as patch_html};
-use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_sandbox::git::{CHANGES, PatchStyle, patch};
 use fabro_store::Runs as _;
 use fabro_types::RunId;
 
@@ -81,13 +80,14 @@ pub(super) async fn changes(
     for_caller(caller, async |role| {
         let extract::Path(run) = run?;
         of_run(&app, role, &run, Tab::Changes, "Changes", async |view| {
-            if view.created.worktree.is_none() {
+            let run_dir = app.actions.store.runs_dir().join(view.run.id.to_string());
+            if view.created.worktree.is_none() && !run_dir.join(CHANGES).exists() {
                 return Ok((
                     String::new(),
-                    "The run has no git worktree: its changes were not recorded.",
+                    "What the run changed was not recorded: it has no git worktree, and did not run in a git work tree.",
                 ));
             }
-            let patch = match changed(view, None).await {
+            let patch = match changed(&app, view, None).await {
                 Ok(bytes) => bytes.map(|bytes| patch_html(&bytes)).unwrap_or_default(),
                 Err(text) => render(&Note { text: &text })?,
             };
@@ -167,13 +167,17 @@ async fn spent(app: &App, run: RunId) -> Result<String, Problem> {
     Ok(if is_any { cost(&report, &run.to_string(), &links) } else { String::new() })
 }
 
-/// What a run or a stage changed in the git worktree of the run, or why it cannot be read.
-pub(super) async fn changed(view: &View, stage: Option<&str>) -> Result<Option<Vec<u8>>, String> {
-    let (Some(worktree), Some(head)) = (&view.created.worktree, &view.head) else {
-        return Ok(None);
-    };
+/// What a run or a stage changed, or why it cannot be read.
+pub(super) async fn changed(
+    app: &App,
+    view: &View,
+    stage: Option<&str>,
+) -> Result<Option<Vec<u8>>, String> {
     let (from, to) = match stage {
-        None => (&worktree.base, head),
+        None => match &view.whole_change {
+            Some((from, to)) => (from, to),
+            None => return Ok(None),
+        },
         Some(name) => match view.changes.iter().rfind(|change| change.stage == name) {
             Some(change) => (&change.from, &change.to),
             None => return Ok(None),
@@ -182,13 +186,14 @@ pub(super) async fn changed(view: &View, stage: Option<&str>) -> Result<Option<V
     if from == to {
         return Ok(None);
     }
-    let repository = Path::new(&worktree.repository);
-    match patch(repository, from, to, PatchStyle::Patch).await {
+    let run_dir = app.actions.store.runs_dir().join(view.run.id.to_string());
+    let source = patch_source(view.created.worktree.as_ref(), &run_dir);
+    match patch(&source, from, to, PatchStyle::Patch).await {
         Ok(patch) => Ok(Some(patch)),
         Err(error) => {
             let run = view.run.id;
-            let repository = repository.display();
-            Err(format!("the commits of run {run} cannot be read in {repository}: {error}"))
+            let repository = source.dir().display();
+            Err(format!("the changes of run {run} cannot be read in {repository}: {error}"))
         }
     }
 }

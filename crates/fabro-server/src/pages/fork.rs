@@ -117,7 +117,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         files: if view.created.worktree.is_some() {
             "The files of the run's git worktree are those of that stage again."
         } else {
-            "Files that stages have changed stay as they are: the run has no git worktree."
+            "Files that stages have changed stay as they are: the run has no git worktree of its own."
         },
         key: new_run_id().to_string(),
         seq: view.seq,

@@ -265,7 +265,7 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
     let links = Links::Server(format!("/runs/{}", gate.run));
     let files = stage_artifacts(app, &view, &events);
     let files: Vec<&ArtifactRow> = files.iter().collect();
-    let patch = match changed(&view, Some(&row.name())).await {
+    let patch = match changed(app, &view, Some(&row.name())).await {
         Ok(bytes) => bytes.map(|bytes| patch(&bytes)).unwrap_or_default(),
         Err(_) => String::new(),
     };

@@ -76,7 +76,7 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
         let name = rows.get(at?)?.name();
         Some((links.stage(&name), name))
     };
-    let (patch, unreadable) = match changed(&view, Some(&name)).await {
+    let (patch, unreadable) = match changed(app, &view, Some(&name)).await {
         Ok(patch) => (patch, None),
         Err(error) => (None, Some(error)),
     };

@@ -1,0 +1,227 @@
+//! `fabro diff` of runs that work in the user's git work tree.
+
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+
+use super::project::Project;
+use super::worktrees::{git, latest, own, redacted, repository};
+
+const WORKFLOW: &str = r#"digraph W {
+    graph [on_failure=stop]
+    start -> one -> same -> two -> exit
+    one [shape=parallelogram, script="echo 1 > one.txt; printf x > b.txt"]
+    same [shape=parallelogram, script="test -e one.txt"]
+    two [shape=parallelogram, script="echo 2 >> a.txt; rm one.txt; cat a.txt"]
+}"#;
+
+/// What of the user's repository must not change, but for the files.
+fn own_git(project: &Project) -> Vec<String> {
+    let mut own = own(project)[1..4].to_vec();
+    own.push(git(project, &["ls-files", "--stage"]));
+    own.push(git(project, &["count-objects"]));
+    own.push(git(project, &["for-each-ref"]));
+    own
+}
+
+fn stat(project: &Project, args: &[&str]) -> String {
+    let all = [&["diff", "latest", "--stat"], args].concat();
+    project.run(&all)
+}
+
+#[test]
+fn changes_are_recorded_without_a_worktree() {
+    let project = repository(WORKFLOW);
+    let before = own_git(&project);
+    redacted().bind(|| {
+        assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+        // The file was edited before the run.
+        assert_snapshot!(project.run(&["diff"]), @r"
+        exit 0
+        ── stdout
+        diff --git a/a.txt b/a.txt
+        index [SHA]..[SHA] 100644
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1 +1,2 @@
+         edited
+        +2
+        diff --git a/b.txt b/b.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/b.txt
+        @@ -0,0 +1 @@
+        +x
+        \ No newline at end of file
+        ");
+        assert_snapshot!(stat(&project, &["two"]), @r"
+        exit 0
+        ── stdout
+         a.txt   | 1 +
+         one.txt | 1 -
+         2 files changed, 1 insertion(+), 1 deletion(-)
+        ");
+        assert_snapshot!(project.run(&["diff", "latest", "same"]), @r"
+        exit 0
+        ── stderr
+        no file was changed
+        ");
+        assert_eq!(project.exit(&["dump", "latest", "-o", "dumped"]), 0);
+        assert_snapshot!(project.read("dumped/stages/002-one@1/diff.patch"), @r"
+        diff --git a/b.txt b/b.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/b.txt
+        @@ -0,0 +1 @@
+        +x
+        \ No newline at end of file
+        diff --git a/one.txt b/one.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/one.txt
+        @@ -0,0 +1 @@
+        +1
+        ");
+        assert_eq!(project.read_or_default("dumped/stages/003-same@1/diff.patch"), "");
+    });
+    assert_eq!(own_git(&project), before);
+    git(&project, &["fsck", "--strict"]);
+    // The trees of a fork are its own.
+    assert_eq!(project.exit(&["fork", "latest", "one"]), 0);
+    let (fork, _) = latest(&project);
+    let runs = project.json(&["ps", "--json"]);
+    let run = runs[1]["id"].as_str().unwrap().to_owned();
+    assert_eq!(project.exit(&["rm", &run]), 0);
+    let files = project.run(&["diff", &fork, "--stat"]);
+    assert!(files.contains("2 files changed, 2 insertions(+)"), "{files}");
+}
+
+#[test]
+fn what_failed_attempts_and_killed_stages_changed_belongs_to_them() {
+    let project = repository(
+        r#"digraph {
+        start -> first -> fix -> exit
+        first [shape=parallelogram, script="echo f > first"]
+        fix [shape=parallelogram, max_retries=1, retry_policy=linear,
+            script="if test -e begun; then echo n > now; test -e wait && sleep 60; echo d > done; else echo b > begun; exit 75; fi"]
+    }"#,
+    );
+    project.write("wait", b"");
+    let mut driver = project.command(&["run", "w.fabro"]).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !project.path().join("now").exists() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    // What is changed before a resume counts for the stage that runs again.
+    std::fs::remove_file(project.path().join("wait")).unwrap();
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+    assert_snapshot!(stat(&project, &["fix"]), @r"
+    exit 0
+    ── stdout
+     begun | 1 +
+     done  | 1 +
+     now   | 1 +
+     wait  | 0
+     4 files changed, 3 insertions(+)
+    ");
+    assert_snapshot!(stat(&project, &[]), @r"
+    exit 0
+    ── stdout
+     begun | 1 +
+     done  | 1 +
+     first | 1 +
+     now   | 1 +
+     wait  | 0
+     5 files changed, 4 insertions(+)
+    ");
+}
+
+#[test]
+fn stages_at_the_same_time_and_sub_workflows() {
+    let project = repository(
+        r#"digraph {
+        start -> fork; fork [shape=component]
+        fork -> a; fork -> b; a -> join; b -> join; join [shape=tripleoctagon]
+        a [shape=parallelogram, script="echo a > in-a; while ! test -e in-b; do sleep 0.01; done"]
+        b [shape=parallelogram, script="echo b > in-b; while ! test -e in-a; do sleep 0.01; done; sleep 0.2"]
+        join -> sub -> exit
+        sub [shape=house, stack.child_workflow="child.fabro"]
+    }"#,
+    );
+    project.write(
+        "child.fabro",
+        br#"digraph { start -> c -> d -> exit
+        c [shape=parallelogram, script="echo c > in-c"]
+        d [shape=parallelogram, script="echo d > in-d"] }"#,
+    );
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    assert_snapshot!(stat(&project, &["fork@1/b/b"]), @r"
+    exit 0
+    ── stdout
+     in-a | 1 +
+     in-b | 1 +
+     2 files changed, 2 insertions(+)
+    ── stderr
+    warning: other stages ran at the same time in this directory: what they changed is in the patch too
+    ");
+    assert_snapshot!(stat(&project, &["sub"]), @r"
+    exit 0
+    ── stdout
+     in-c | 1 +
+     in-d | 1 +
+     2 files changed, 2 insertions(+)
+    ");
+    assert_eq!(project.exit(&["dump", "latest", "-o", "dumped"]), 0);
+    let patch = project.read("dumped/children/006-sub@1/stages/002-c@1/diff.patch");
+    assert!(patch.contains("+++ b/in-c") && !patch.contains("in-d"), "{patch}");
+}
+
+#[test]
+fn a_run_that_recorded_nothing_says_why() {
+    let project = Project::with(&[("w.fabro", WORKFLOW), ("a.txt", "a\n")]);
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let diff = || project.run(&["diff"]);
+    redacted().bind(|| {
+        assert_snapshot!(diff(), @r"
+        exit 2
+        ── stderr
+        error: what run [ID] changed was not recorded: it ran outside of a git work tree, with `diff = false` in [run.git], or no stage ran that changes files
+          help: start runs in a git work tree (`git init` makes one), or with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed
+        ");
+    });
+    git(&project, &["init", "-q"]);
+    assert_eq!(project.exit(&["run", "w.fabro", "--dry-run"]), 0);
+    assert!(diff().contains("was not recorded: it was a dry run"), "{}", diff());
+    project.write(
+        "run.toml",
+        b"_version = 1\n[workflow]\ngraph = \"w.fabro\"\n[run.git]\ndiff = false\n",
+    );
+    assert_eq!(project.exit(&["run", "run.toml"]), 0);
+    assert!(diff().contains("was not recorded: it ran outside"), "{}", diff());
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let files = stat(&project, &[]);
+    assert!(files.contains("a.txt | 1 +"), "{files}");
+}
+
+#[test]
+fn files_that_are_left_out_are_named() {
+    let project = repository(
+        r#"digraph { start -> big -> exit
+        big [shape=parallelogram, script="truncate -s 10485761 over; truncate -s 10485760 limit"] }"#,
+    );
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    assert_snapshot!(stat(&project, &[]), @r"
+    exit 0
+    ── stdout
+     limit | Bin 0 -> 10485760 bytes
+     1 file changed, 0 insertions(+), 0 deletions(-)
+    ── stderr
+    warning: not in the patch: over: it has 10485761 bytes, more than 10485760
+    ");
+}

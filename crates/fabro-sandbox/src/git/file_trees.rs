@@ -1,0 +1,412 @@
+//! The files of a user's work tree before and after stages, as trees in a repository of the run.
+//!
+//! The user's repository is only read: the index, the objects and the references that are written here belong to a
+//! bare repository in the directory of the run, which borrows the objects that the user's has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::artifacts::Limits;
+use crate::git::GitError;
+use crate::git::changed;
+use crate::git::run::{GitCommand, with_timeout};
+use crate::git::snapshot::Snapshot;
+
+/// The folder of a run's directory with the repository of its trees.
+pub const CHANGES: &str = "changes";
+
+/// So many files that are left out are named.
+const NAMED: usize = 10;
+
+/// The trees before stages, for a driver that continues: a line each.
+const BEFORE: &str = "before";
+
+/// Records the files of a directory of a work tree as git trees.
+///
+/// Files of more than 10 MiB, and what exceeds 50 MiB or 10,000 files between two trees, stay as they were in the
+/// tree before.
+pub struct FileTrees {
+    /// The bare repository.
+    dir: PathBuf,
+    /// Marks the processes of the run.
+    marker: (String, String),
+    /// Patterns of files that are not recorded, as of git, from the top of the work tree.
+    exclude: Vec<String>,
+    limits: Limits,
+    last: Mutex<Option<Recorded>>,
+}
+
+/// The files at one moment.
+#[derive(Clone, Debug)]
+struct Recorded {
+    snapshot: Arc<Snapshot>,
+    tree: String,
+}
+
+/// A tree, and what is not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileTree {
+    /// Its id.
+    pub id: String,
+    /// The first files that changed and are left out, with the reason, then how many more.
+    pub left_out: Vec<String>,
+}
+
+impl FileTrees {
+    /// Those of a run with this directory. `marker` is a variable that marks the processes of the run; `exclude` has
+    /// glob patterns of files that are not recorded.
+    pub fn new(run_dir: &Path, marker: (&str, &str), exclude: &[String]) -> Self {
+        Self {
+            dir: run_dir.join(CHANGES),
+            marker: (marker.0.to_owned(), marker.1.to_owned()),
+            exclude: exclude.iter().map(|glob| format!(":(exclude,glob){glob}")).collect(),
+            limits: Limits::default(),
+            last: Mutex::default(),
+        }
+    }
+
+    /// The tree of the files as they were found; the last one where they are the same.
+    ///
+    /// # Errors
+    ///
+    /// Git failed, or the repository of the run cannot be written.
+    pub async fn record(&self, snapshot: &Arc<Snapshot>) -> Result<FileTree, GitError> {
+        let mut last = self.last.lock().await;
+        let is_same_place = |it: &&Recorded| it.snapshot.place == snapshot.place;
+        if let Some(known) = last.as_ref().filter(is_same_place)
+            && (Arc::ptr_eq(&known.snapshot, snapshot) || !known.snapshot.differs(snapshot))
+        {
+            return Ok(FileTree { id: known.tree.clone(), left_out: Vec::new() });
+        }
+        let paths = match last.as_ref().filter(is_same_place) {
+            Some(known) => changed::paths(&known.snapshot, snapshot).await?,
+            None => {
+                with_timeout(self.start(snapshot)).await?;
+                snapshot.dirty.keys().cloned().collect()
+            }
+        };
+        // What is in the index while this fails is not known.
+        let before = last.take();
+        let left_out = with_timeout(self.update(snapshot, paths)).await?;
+        let tree = match before {
+            Some(known) if left_out.is_none() => known.tree,
+            _ => self.write_tree(snapshot).await?,
+        };
+        *last = Some(Recorded { snapshot: Arc::clone(snapshot), tree: tree.clone() });
+        Ok(FileTree { id: tree, left_out: left_out.unwrap_or_default() })
+    }
+
+    /// Remembers the tree before a stage, which may be interrupted; `stage` is a name without line breaks.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn remember(&self, stage: &str, tree: &str) -> Result<(), GitError> {
+        let mut file = fs::File::options().append(true).create(true).open(self.dir.join(BEFORE))?;
+        file.write_all(format!("{tree} {stage}\n").as_bytes())?;
+        Ok(())
+    }
+
+    /// The trees before stages that were remembered, by another driver too.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn remembered(&self) -> Result<BTreeMap<String, String>, GitError> {
+        let text = match fs::read_to_string(self.dir.join(BEFORE)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
+        // A driver may have been killed while it wrote the last line.
+        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let entries = whole.filter_map(|line| line.split_once(' '));
+        Ok(entries.map(|(tree, stage)| (stage.to_owned(), tree.to_owned())).collect())
+    }
+
+    /// Lets the trees be read in the repository of another run beside this one, of a sub-workflow.
+    ///
+    /// # Errors
+    ///
+    /// Its directory cannot be written.
+    pub fn lend_to(&self, run_dir: &Path) -> Result<(), GitError> {
+        let dir = run_dir.join(CHANGES);
+        if dir.join("HEAD").exists() {
+            return Ok(());
+        }
+        let config = fs::read_to_string(self.dir.join("config"))?;
+        // Relative to the objects of the other: a store may be moved.
+        let run = self.dir.parent().and_then(Path::file_name).unwrap_or_default();
+        let mut objects = b"../../../".to_vec();
+        objects.extend(run.as_bytes());
+        objects.extend(format!("/{CHANGES}/objects").as_bytes());
+        make_repository(&dir, &config, &objects)
+    }
+
+    /// Makes the repository, and gives it the user's index: what is in there is not read again.
+    async fn start(&self, snapshot: &Snapshot) -> Result<(), GitError> {
+        let asked = [
+            "--path-format=absolute",
+            "--show-object-format",
+            "--git-path",
+            "index",
+            "--git-path",
+            "objects",
+        ];
+        let output = self.git(snapshot, "rev-parse", &asked, None, false).await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut lines = output.split(|byte| *byte == b'\n');
+        let (Some(format), Some(index), Some(objects), Some(b""), None) =
+            (lines.next(), lines.next(), lines.next(), lines.next(), lines.next())
+        else {
+            return Err(GitError::UnexpectedOutput("rev-parse", text(&output)));
+        };
+        let config = match format {
+            b"sha1" => "[core]\n\trepositoryformatversion = 0\n\tbare = true\n".to_owned(),
+            other => format!(
+                "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectFormat = {}\n",
+                text(other)
+            ),
+        };
+        make_repository(&self.dir, &config, objects)?;
+        let own = self.index();
+        // What a driver left that was killed.
+        remove_file(&self.dir.join("index.lock"))?;
+        remove_file(&own)?;
+        match fs::File::open(OsStr::from_bytes(index)) {
+            Ok(mut file) => {
+                let written = file.metadata()?.modified()?;
+                let mut copy = fs::File::create(&own)?;
+                std::io::copy(&mut file, &mut copy)?;
+                // Git compares the contents of files that are not older than the index.
+                copy.set_modified(written)?;
+            }
+            // Nothing was ever added.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Takes these paths of the directory over into the index. `None` when that changed nothing; else what is left out.
+    async fn update(
+        &self,
+        snapshot: &Snapshot,
+        paths: BTreeSet<Vec<u8>>,
+    ) -> Result<Option<Vec<String>>, GitError> {
+        let paths = self.without_excluded(snapshot, paths).await?;
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        let Selected { add, remove, left_out } = select(snapshot, &paths, &self.limits);
+        for (option, paths) in [("--force-remove", remove), ("--replace", add)] {
+            if !paths.is_empty() {
+                let arguments = ["-z", "--add", "--remove", option, "--stdin"];
+                self.git(snapshot, "update-index", &arguments, Some(&paths), true).await?;
+            }
+        }
+        Ok(Some(left_out))
+    }
+
+    async fn without_excluded(
+        &self,
+        snapshot: &Snapshot,
+        mut paths: BTreeSet<Vec<u8>>,
+    ) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        if self.exclude.is_empty() || paths.is_empty() {
+            return Ok(paths);
+        }
+        let mut arguments = vec!["-z", "--cached", "--others", "--exclude-standard", "--", "."];
+        arguments.extend(self.exclude.iter().map(String::as_str));
+        let output = self.git(snapshot, "ls-files", &arguments, None, true).await?;
+        let prefix = &*snapshot.place.prefix;
+        let included: BTreeSet<&[u8]> =
+            output.split(|byte| *byte == 0).filter_map(|path| path.strip_prefix(prefix)).collect();
+        paths.retain(|path| included.contains(&**path));
+        Ok(paths)
+    }
+
+    async fn write_tree(&self, snapshot: &Snapshot) -> Result<String, GitError> {
+        // In a partial clone not all files are there.
+        let output = self.git(snapshot, "write-tree", &["--missing-ok"], None, true).await?;
+        Ok(String::from_utf8_lossy(&output).trim().to_owned())
+    }
+
+    fn index(&self) -> PathBuf {
+        self.dir.join("index")
+    }
+
+    /// Runs git at the top of the work tree. With `own`, the index and new objects are those of the run.
+    async fn git(
+        &self,
+        snapshot: &Snapshot,
+        command: &'static str,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+        own: bool,
+    ) -> Result<Vec<u8>, GitError> {
+        let (index, objects) = (self.index(), self.dir.join("objects"));
+        let mut variables = vec![(self.marker.0.as_str(), OsStr::new(&self.marker.1))];
+        if own {
+            variables.push(("GIT_INDEX_FILE", index.as_os_str()));
+            variables.push(("GIT_OBJECT_DIRECTORY", objects.as_os_str()));
+        }
+        let git = GitCommand {
+            dir: &snapshot.place.top,
+            filters: snapshot.place.filters(),
+            variables: &variables,
+            patterns: command == "ls-files",
+        };
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        match git.result_of(command, &arguments, input).await? {
+            (Some(0), output, _) => Ok(output),
+            (_, _, message) => Err(GitError::Failed(command, message)),
+        }
+    }
+}
+
+/// Gives a run the trees of another, which it is a fork of.
+///
+/// # Errors
+///
+/// The directory cannot be written.
+pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
+    let (from, to) = (from.join(CHANGES), to.join(CHANGES));
+    if !from.join("HEAD").exists() {
+        return Ok(());
+    }
+    let config = fs::read_to_string(from.join("config"))?;
+    make_repository(&to, &config, b"")?;
+    link_all(&from.join("objects"), &to.join("objects"))?;
+    Ok(())
+}
+
+/// Links all files of a directory and those below it; objects are never changed.
+fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            fs::create_dir_all(&target)?;
+            link_all(&entry.path(), &target)?;
+        } else if entry.file_name() == "alternates" {
+            fs::copy(entry.path(), &target)?;
+        } else if !target.exists() && fs::hard_link(entry.path(), &target).is_err() {
+            // Not every file system has links.
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// A bare repository that borrows objects.
+fn make_repository(dir: &Path, config: &str, objects: &[u8]) -> Result<(), GitError> {
+    fs::create_dir_all(dir.join("objects/info"))?;
+    fs::create_dir_all(dir.join("refs"))?;
+    fs::write(dir.join("config"), config)?;
+    let mut alternates = fs::File::create(dir.join("objects/info/alternates"))?;
+    alternates.write_all(&quoted(objects))?;
+    // Without it, it is no repository.
+    fs::write(dir.join("HEAD"), "ref: refs/heads/none\n")?;
+    Ok(())
+}
+
+/// A line with a path, as git reads it, with any bytes.
+fn quoted(path: &[u8]) -> Vec<u8> {
+    let mut line = b"\"".to_vec();
+    for byte in path {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', *byte]),
+            b'\n' => line.extend(b"\\n"),
+            byte => line.push(*byte),
+        }
+    }
+    line.extend(b"\"\n");
+    line
+}
+
+/// What is to be done with paths, each list as git reads it.
+#[derive(Default)]
+struct Selected {
+    add: Vec<u8>,
+    remove: Vec<u8>,
+    left_out: Vec<String>,
+}
+
+fn select(snapshot: &Snapshot, paths: &BTreeSet<Vec<u8>>, limits: &Limits) -> Selected {
+    let mut selected = Selected::default();
+    let mut bytes_left = limits.total;
+    let mut files_left = limits.files;
+    let mut left_out = 0;
+    let dir = &snapshot.place.dir;
+    for path in paths {
+        let found = found(dir, path);
+        let state = snapshot.dirty.get(path);
+        let reason = if state.is_some_and(|state| !state.is_path()) {
+            Some("it is a repository".to_owned())
+        } else {
+            let limits = Limits { total: bytes_left, files: files_left, ..limits.clone() };
+            found
+                .as_ref()
+                .and_then(|found| reason(found, &dir.join(OsStr::from_bytes(path)), &limits))
+        };
+        if let Some(reason) = reason {
+            left_out += 1;
+            if left_out <= NAMED {
+                let path = String::from_utf8_lossy(path);
+                selected.left_out.push(format!("{path}: {reason}"));
+            }
+            continue;
+        }
+        let list = match found {
+            Some(found) => {
+                bytes_left -= found.len();
+                files_left -= 1;
+                &mut selected.add
+            }
+            None => &mut selected.remove,
+        };
+        list.extend([&*snapshot.place.prefix, path, b"\0"].concat());
+    }
+    if left_out > NAMED {
+        selected.left_out.push(format!("{} more", left_out - NAMED));
+    }
+    selected
+}
+
+/// The file or link at a path below a directory; what is reached through a link is not there for git.
+fn found(dir: &Path, path: &[u8]) -> Option<fs::Metadata> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let is_link = |above: &Path| dir.join(above).is_symlink();
+    if path.ancestors().skip(1).any(|above| !above.as_os_str().is_empty() && is_link(above)) {
+        return None;
+    }
+    let found = dir.join(path).symlink_metadata().ok()?;
+    (found.is_file() || found.is_symlink()).then_some(found)
+}
+
+/// Why a file is left out.
+fn reason(found: &fs::Metadata, file: &Path, limits: &Limits) -> Option<String> {
+    let size = found.len();
+    if size > limits.file {
+        return Some(format!("it has {size} bytes, more than {}", limits.file));
+    }
+    if size > limits.total || limits.files == 0 {
+        return Some("too much has changed at once".to_owned());
+    }
+    let opened = if found.is_file() { fs::File::open(file).err() } else { None };
+    opened.map(|error| format!("it cannot be read: {error}"))
+}
+
+fn remove_file(file: &Path) -> Result<(), GitError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}

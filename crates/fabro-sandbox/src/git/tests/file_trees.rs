@@ -1,0 +1,263 @@
+//! Trees of a user's work tree.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{repository, sh};
+use crate::git::*;
+
+/// What of the user's repository must not change, as text.
+fn own(dir: &Path) -> Vec<u8> {
+    let script = "git status --porcelain; git config -l --local; git stash list; git rev-parse HEAD || true; \
+        find .git -type f | sort | xargs cat | sha256sum";
+    let output = std::process::Command::new("sh").args(["-c", script]).current_dir(dir).output();
+    output.unwrap().stdout
+}
+
+struct Scene {
+    run: tempfile::TempDir,
+    trees: FileTrees,
+}
+
+impl Scene {
+    fn new(exclude: &[&str]) -> Self {
+        let run = tempfile::tempdir().unwrap();
+        let exclude: Vec<String> = exclude.iter().map(ToString::to_string).collect();
+        let trees = FileTrees::new(run.path(), ("MARK", "run"), &exclude);
+        Self { run, trees }
+    }
+
+    async fn record(&self, dir: &Path) -> FileTree {
+        let snapshot = Snapshot::take(dir).await.unwrap().unwrap();
+        self.trees.record(&Arc::new(snapshot)).await.unwrap()
+    }
+
+    async fn patch(&self, from: &FileTree, to: &FileTree, style: PatchStyle) -> String {
+        let source = PatchSource::of_run(self.run.path());
+        let patch = patch(&source, &from.id, &to.id, style).await.unwrap();
+        String::from_utf8_lossy(&patch).into_owned()
+    }
+}
+
+/// What the second script changed after the first, as the paths of the patch, by letters as of git; that the tree has
+/// the files is checked by git itself.
+async fn check(before: &str, script: &str, expect: &str) {
+    let dir = repository();
+    let dir = dir.path();
+    sh(dir, before);
+    let scene = Scene::new(&[]);
+    let first = scene.record(dir).await;
+    assert_eq!(scene.record(dir).await.id, first.id, "nothing changed");
+    sh(dir, script);
+    let user = own(dir);
+    let second = scene.record(dir).await;
+    assert_eq!(own(dir), user, "{script}");
+    let changes = scene.run.path().join(CHANGES);
+    let names = |from: &str, to: &str| {
+        let names = format!("git diff-tree -r --name-status {from} {to} | tr '\\t\\n' ' ;'");
+        let mut git = std::process::Command::new("sh");
+        let output = git.args(["-c", &names]).env("GIT_DIR", &changes).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(names(&first.id, &second.id), expect, "{before} / {script}");
+    // Git agrees about all the files, those that never changed too.
+    sh(dir, "git add -A 2>/dev/null");
+    let tree =
+        std::process::Command::new("git").arg("write-tree").current_dir(dir).output().unwrap();
+    assert_eq!(String::from_utf8(tree.stdout).unwrap().trim(), second.id, "{before} / {script}");
+    sh(
+        &changes,
+        "GIT_DIR=. git fsck --strict --no-dangling 2>&1 | grep -v '^notice' >problems || true; ! grep -v 'unborn\\|No default' problems",
+    );
+}
+
+#[tokio::test]
+async fn every_kind_of_change_is_in_the_tree() {
+    check("", "echo x >>a; echo n >new; rm sub/b", "M a;A new;D sub/b;").await;
+    check("echo edited >>a; echo u >untracked", "echo x >>a", "M a;").await;
+    check(
+        "echo edited >>a; echo u >untracked",
+        "git checkout -q a; rm untracked",
+        "M a;D untracked;",
+    )
+    .await;
+    // Staged, and another content in the work tree.
+    check("echo s >>a; git add a; echo w >>a", "echo x >>a; git add a", "M a;").await;
+    check("git mv a b2; git rm -q --cached sub/b", "echo x >>sub/b", "M sub/b;").await;
+    // Kinds: a mode, a link, a directory in place of a file and the other way round.
+    check(
+        "",
+        "chmod +x a; ln -s a link; rm -r sub; echo f >sub",
+        "M a;A link;A sub;D sub/b;D sub/deep/c;",
+    )
+    .await;
+    check(
+        "",
+        "rm a; mkdir a; echo in >a/in; rm -r sub/deep; mkfifo sub/deep",
+        "D a;A a/in;D sub/deep/c;",
+    )
+    .await;
+    check(
+        "",
+        "mv sub other; ln -s other sub",
+        "A other/b;A other/deep/c;A sub;D sub/b;D sub/deep/c;",
+    )
+    .await;
+    // Commits, and other branches, of a stage itself.
+    check("", "echo x >>a; git commit -qam two; echo y >new", "M a;A new;").await;
+    check(
+        "",
+        "git checkout -q -b other; git rm -qr sub; git commit -qm gone",
+        "D sub/b;D sub/deep/c;",
+    )
+    .await;
+    check("echo e >>a", "git stash -q; echo n >n", "M a;A n;").await;
+    // What git ignores does not count.
+    check("", "echo x >x.ignored; echo y >y", "A y;").await;
+    // The same size, within the second in which the index was written.
+    check("", "printf 'b\\n' >a", "M a;").await;
+}
+
+#[tokio::test]
+async fn names_and_indexes_may_be_odd() {
+    check(
+        "",
+        "printf x >'a\nb \"c\" $d'; printf y >\"$(printf '\\377\\376')\"",
+        "A \"a\\nb \\\"c\\\" $d\";A \"\\377\\376\";",
+    )
+    .await;
+    check("echo n >n; git add -N n", "echo x >>n", "M n;").await;
+    check("git update-index --split-index", "echo x >>a; echo n >n", "M a;A n;").await;
+    check("git config core.splitIndex true; git update-index --split-index", "echo x >>a", "M a;")
+        .await;
+    check(
+        "git config core.autocrlf true; printf 'a\\r\\nb\\r\\n' >crlf",
+        "printf 'c\\r\\n' >>crlf",
+        "M crlf;",
+    )
+    .await;
+    // In the middle of a merge.
+    check(
+        "git checkout -q -b b; echo b >a; git commit -qam b; git checkout -q main; echo c >a; git commit -qam c; git merge -q b || true",
+        "echo both >a",
+        "M a;",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn repositories_of_any_kind() {
+    let formats =
+        ["--object-format=sha256", "--ref-format=files", "--separate-git-dir=$PWD/../other"];
+    for format in formats {
+        let above = tempfile::tempdir().unwrap();
+        let dir = above.path().join("work");
+        std::fs::create_dir(&dir).unwrap();
+        sh(&dir, &format!("git init -q {format} . && echo a >a"));
+        let scene = Scene::new(&[]);
+        // Before the first commit.
+        let first = scene.record(&dir).await;
+        sh(&dir, "git add a; git commit -qm one; echo b >>a");
+        let second = scene.record(&dir).await;
+        let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
+        assert!(stat.contains("1 file changed, 1 insertion(+)"), "{format}: {stat}");
+    }
+}
+
+#[tokio::test]
+async fn below_a_directory_of_the_work_tree() {
+    let dir = repository();
+    let scene = Scene::new(&["sub/*.log"]);
+    let sub = dir.path().join("sub");
+    let first = scene.record(&sub).await;
+    sh(dir.path(), "echo x >>a; echo x >>sub/b; echo l >sub/x.log; echo l >sub/deep/x.log");
+    let second = scene.record(&sub).await;
+    let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
+    insta::assert_snapshot!(stat, @r"
+     sub/b          | 1 +
+     sub/deep/x.log | 1 +
+     2 files changed, 2 insertions(+)
+    ");
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_left_out_and_named() {
+    let dir = repository();
+    let dir = dir.path();
+    let scene = Scene::new(&[]);
+    let first = scene.record(dir).await;
+    sh(
+        dir,
+        "truncate -s 10485760 limit; truncate -s 10485761 over; mkfifo pipe; git init -q inner",
+    );
+    let second = scene.record(dir).await;
+    assert_eq!(
+        second.left_out,
+        ["inner: it is a repository", "over: it has 10485761 bytes, more than 10485760"]
+    );
+    let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
+    assert_eq!(stat.lines().next().unwrap(), " limit | Bin 0 -> 10485760 bytes");
+    // Five files of 10 MiB fit exactly; a sixth does not, whatever its size.
+    sh(dir, "for n in 1 2 3 4 5; do truncate -s 10485760 more$n; done; echo x >more6; : >more7");
+    let third = scene.record(dir).await;
+    assert_eq!(third.left_out, ["more6: too much has changed at once"]);
+    let stat = scene.patch(&second, &third, PatchStyle::Stat).await;
+    assert_eq!(stat.lines().count(), 7, "{stat}");
+    sh(dir, "for n in $(seq 20 39); do truncate -s 10485761 over$n; done");
+    let fourth = scene.record(dir).await;
+    assert_eq!((fourth.left_out.len(), fourth.left_out[10].as_str()), (11, "10 more"));
+}
+
+#[tokio::test]
+async fn a_driver_that_continues_knows_the_trees_before_stages() {
+    let dir = repository();
+    let scene = Scene::new(&[]);
+    assert!(scene.trees.remembered().unwrap().is_empty());
+    let first = scene.record(dir.path()).await;
+    for (stage, tree) in [("a 1", "old"), ("b 2", "other"), ("a 1", &*first.id)] {
+        scene.trees.remember(stage, tree).unwrap();
+    }
+    let next = FileTrees::new(scene.run.path(), ("MARK", "run"), &[]);
+    let cut = scene.run.path().join(CHANGES).join("before");
+    let text = std::fs::read_to_string(&cut).unwrap() + "abc b 2";
+    std::fs::write(&cut, text).unwrap();
+    let expect = [("a 1", &*first.id), ("b 2", "other")];
+    let expect = expect.map(|(stage, tree)| (stage.to_owned(), tree.to_owned()));
+    assert_eq!(next.remembered().unwrap(), expect.into());
+    // Killed while git wrote the index.
+    std::fs::write(scene.run.path().join(CHANGES).join("index.lock"), "").unwrap();
+    let snapshot = Arc::new(Snapshot::take(dir.path()).await.unwrap().unwrap());
+    assert_eq!(next.record(&snapshot).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn forks_and_sub_workflows_read_the_trees() {
+    let dir = repository();
+    let scene = Scene::new(&[]);
+    let runs = tempfile::tempdir().unwrap();
+    let run = |name: &str| runs.path().join(name);
+    std::fs::create_dir(run("first")).unwrap();
+    let trees = FileTrees::new(&run("first"), ("MARK", "run"), &[]);
+    let tree = async |trees: &FileTrees| {
+        let snapshot = Snapshot::take(dir.path()).await.unwrap().unwrap();
+        trees.record(&Arc::new(snapshot)).await.unwrap().id
+    };
+    let before = tree(&trees).await;
+    sh(dir.path(), "echo x >>a");
+    let after = tree(&trees).await;
+    trees.lend_to(&run("child")).unwrap();
+    share_file_trees(&run("first"), &run("fork")).unwrap();
+    let read = async |name: &str| {
+        let source = PatchSource::of_run(&run(name));
+        patch(&source, &before, &after, PatchStyle::Patch).await.map(|patch| patch.len())
+    };
+    let size = read("first").await.unwrap();
+    assert!(size > 0);
+    assert_eq!(read("child").await.unwrap(), size);
+    std::fs::remove_dir_all(run("first")).unwrap();
+    assert_eq!(read("fork").await.unwrap(), size);
+    assert!(read("child").await.is_err());
+    // A run without trees has none to share.
+    share_file_trees(scene.run.path(), &run("other")).unwrap();
+    assert!(!run("other").exists());
+}
