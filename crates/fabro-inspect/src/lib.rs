@@ -66,8 +66,10 @@ pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use cost::{CostFold, CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};
 pub use error::{NoEdge, ReportError};
-pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain, last_explained};
-pub use fold::{EdgeTaken, RunFold, find_stage, inspect};
+pub use explain::{
+    Considered, Explain, GateAnswered, TieBreak, explain, explain_row, last_explained,
+};
+pub use fold::{EdgeTaken, RunFold, find_left_stage, find_stage, inspect};
 pub use inspect::{Inspect, Pause, StageRow};
 pub use logs::{LogStream, StageSelection, Written, copy_recorded_text, recorded_output, written};
 pub use ps::{PsRow, ps};

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use fabro_inspect::check_stage;
+use fabro_inspect::{ReportError, find_stage};
 use fabro_types::RunId;
 use futures_util::stream;
 use schemars::JsonSchema;
@@ -47,8 +47,12 @@ pub(super) async fn logs(
     let run = app.actions.find(&run).await?;
     let place = app.live.place().ok_or_else(too_many)?;
     if let Some(stage) = &query.stage {
-        let events = fabro_engine::read_all(&*app.actions.store, run).await?;
-        check_stage(&fabro_engine::checkpoint::effective(&events), stage)?;
+        let view = app.folds.view(run).await?;
+        // One that has not started may still come.
+        if let Err(error @ ReportError::SeveralStages { .. }) = find_stage(&view.run.stages, stage)
+        {
+            return Err(error.into());
+        }
     }
     let stage = query.stage.as_deref();
     let mut command = log_command(&app.actions, run, stage, query.tail, query.follow);

@@ -1,7 +1,6 @@
 //! Parts of a run that are read when they are looked at: what stages changed in its git worktree, the files that
 //! they left, what it cost.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use askama::Template;
@@ -9,10 +8,10 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{self, State};
 use axum::response::Response;
-use fabro_events::{Event, EventBody};
-use fabro_inspect::{ArtifactRow, StageKey};
+use fabro_events::Event;
+use fabro_inspect::{ArtifactFold, ArtifactRow, PatchError};
 use fabro_page::{Links, artifacts, cost, patch as patch_html};
-use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_sandbox::git::PatchStyle;
 use fabro_store::Runs as _;
 use fabro_types::RunId;
 
@@ -169,56 +168,17 @@ async fn spent(app: &App, run: RunId) -> Result<String, Problem> {
 
 /// What a run or a stage changed in the git worktree of the run, or why it cannot be read.
 pub(super) async fn changed(view: &View, stage: Option<&str>) -> Result<Option<Vec<u8>>, String> {
-    let (Some(worktree), Some(head)) = (&view.created.worktree, &view.head) else {
-        return Ok(None);
-    };
-    let (from, to) = match stage {
-        None => (&worktree.base, head),
-        Some(name) => match view.changes.iter().rfind(|change| change.stage == name) {
-            Some(change) => (&change.from, &change.to),
-            None => return Ok(None),
-        },
-    };
-    if from == to {
-        return Ok(None);
-    }
-    let repository = Path::new(&worktree.repository);
-    match patch(repository, from, to, PatchStyle::Patch).await {
-        Ok(patch) => Ok(Some(patch)),
-        Err(error) => {
-            let run = view.run.id;
-            let repository = repository.display();
-            Err(format!("the commits of run {run} cannot be read in {repository}: {error}"))
-        }
+    match view.patch(stage, PatchStyle::Patch).await {
+        Err(PatchError::NoWorktree { .. }) => Ok(None),
+        patch => patch.map_err(|error| error.to_string()),
     }
 }
 
 /// The artifacts that a stage left, from its events.
-pub(super) fn stage_artifacts(app: &App, view: &View, events: &[&Event]) -> Vec<ArtifactRow> {
-    let run = view.run.id;
-    let dir = app.actions.store.runs_dir().join(run.to_string());
-    let mut rows: Vec<ArtifactRow> = Vec::new();
+pub(super) fn stage_artifacts(app: &App, events: &[&Event]) -> Vec<ArtifactRow> {
+    let mut fold = ArtifactFold::default();
     for event in events {
-        let (EventBody::ArtifactCaptured(artifact), Some(stage)) =
-            (&event.entry.body, StageKey::of(event))
-        else {
-            continue;
-        };
-        // A later one has the place of an earlier one.
-        rows.retain(|row| *row.below != *artifact.file);
-        rows.push(ArtifactRow {
-            run,
-            stage: stage.full_name(),
-            attempt: artifact.attempt,
-            path: artifact.path.clone(),
-            size: artifact.size,
-            media_type: artifact.media_type.clone(),
-            sha256: artifact.sha256.clone(),
-            file: dir.join(&*artifact.file),
-            ts_ms: event.ts_ms,
-            below: artifact.file.to_string(),
-            above: None,
-        });
+        fold.apply(event);
     }
-    rows
+    ArtifactFold::rows(&[fold], &app.actions.store.runs_dir(), None)
 }

@@ -263,7 +263,7 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
     let events: Vec<_> = events.iter().collect();
     let (report, _) = stage_of_row(&events, row.clone(), [], &*app.actions.store)?;
     let links = Links::Server(format!("/runs/{}", gate.run));
-    let files = stage_artifacts(app, &view, &events);
+    let files = stage_artifacts(app, &events);
     let files: Vec<&ArtifactRow> = files.iter().collect();
     let patch = match changed(&view, Some(&row.name())).await {
         Ok(bytes) => bytes.map(|bytes| patch(&bytes)).unwrap_or_default(),
