@@ -7,7 +7,7 @@ use fabro_engine::checkpoint::{self, StageName};
 use fabro_engine::{MAIN, Phase, RunState};
 use fabro_events::{Candidate, CreatedRun, Event, EventBody, StageFailure, timestamp};
 use fabro_run::{AskedGates, Gate};
-use fabro_types::{BranchPath, ClauseResult, RunId, RunStatus, one_line};
+use fabro_types::{ClauseResult, RunId, RunStatus, one_line};
 
 use crate::activity::{Activities, Activity};
 use crate::at::StageKey;
@@ -287,14 +287,7 @@ fn find_row<'r>(
     place: impl Fn(&StageRow) -> u64,
 ) -> Result<&'r StageRow, ReportError> {
     let name = StageName::parse(text.trim());
-    let is_meant = |row: &&StageRow| {
-        let path = BranchPath::new(row.branch.as_deref().unwrap_or_default());
-        *row.node == *name.node
-            && name.visit.is_none_or(|visit| row.visit == visit)
-            && name.branch.is_none_or(|branch| path.is_called(branch))
-            && (name.elements.is_empty() || path.elements().ends_with(name.elements))
-    };
-    let found: Vec<&StageRow> = rows.iter().filter(is_meant).collect();
+    let found: Vec<&StageRow> = rows.iter().filter(|row| row.key().is_called(name)).collect();
     let mut names: Vec<String> = Vec::new();
     for row in found.iter().filter(|_| name.visit.is_some()) {
         let full = row.name();

@@ -18,7 +18,7 @@ use fabro_inspect::{
     RunFold, StageChange, StageRow, find_stage,
 };
 use fabro_run::{Bundle, Gate, gate_names, gates_of_family, holding_stages, is_driven, now_ms};
-use fabro_store::{Inbox as _, Message, RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_store::{Inbox as _, Message, Runs as _, SqliteStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 
 use crate::problem::Problem;
@@ -487,7 +487,7 @@ fn workflow(store: &SqliteStore, created: &CreatedRun) -> Option<Workflow> {
 #[cfg(test)]
 mod tests {
     use fabro_events::Entry;
-    use fabro_store::Batch;
+    use fabro_store::{Batch, RunLog as _};
     use fabro_types::BlobRef;
 
     use super::*;

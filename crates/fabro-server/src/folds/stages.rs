@@ -13,6 +13,7 @@ use fabro_sandbox::git::{PatchStyle, patch};
 use fabro_store::{RunLog as _, StoreError};
 use fabro_types::{NodeKind, RunId};
 
+use super::ahead::ReadAhead;
 use super::{Folds, PAGE, View};
 use crate::problem::Problem;
 
@@ -45,6 +46,15 @@ impl View {
             Ok(patch) => Ok(Some(patch)),
             Err(source) => Err(PatchError::Git { run, repository, source }),
         }
+    }
+}
+
+impl View {
+    /// The event before the first one of a stage, so that its log is read from there; `None` where the log has to be
+    /// read as a whole: for no stage of this run, or after a rewind.
+    pub(crate) fn before(&self, stage: &str) -> Option<u64> {
+        let row = find_stage(&self.run.stages, stage).ok()?;
+        self.rewinds.is_empty().then(|| row.first_seq.saturating_sub(1))
     }
 }
 
@@ -138,9 +148,10 @@ impl Folds {
         let run = view.run.id;
         let key = Some(row.key());
         let mut state = RunState::new(run);
+        let mut log = ReadAhead::new(&self.store, run);
         let mut after = 0;
         while after < row.last_seq {
-            let page = self.store.read(run, after, PAGE).await?;
+            let page = log.page(after).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             let counting = |event: &&Event| event.seq <= row.last_seq && view.counts(event.seq);
@@ -163,7 +174,7 @@ impl Folds {
 
 impl View {
     /// Whether the stage is one of an exit, as far as that is known.
-    fn may_be_exit(&self, row: &StageRow) -> bool {
+    pub(crate) fn may_be_exit(&self, row: &StageRow) -> bool {
         let Some(workflow) = self.workflow.as_deref() else { return true };
         let node = workflow.find(&row.node);
         node.is_none_or(|node| workflow.node(node).kind == NodeKind::Exit)

@@ -220,7 +220,7 @@ impl Wholes {
 #[cfg(test)]
 mod tests {
     use fabro_events::{CreatedRun, Entry, EventBody};
-    use fabro_store::Batch;
+    use fabro_store::{Batch, RunLog as _};
     use fabro_types::{BlobRef, ContextPatch};
 
     use super::*;

@@ -77,6 +77,9 @@ struct Shown<'a> {
     action: Option<String>,
     question: &'a str,
     options: &'a [GateOption],
+    /// The options as text, for who cannot send a form.
+    listed: Vec<&'a GateOption>,
+    run: RunId,
     freeform: bool,
     text_option: Option<&'a GateOption>,
     deadline: Option<String>,
@@ -136,6 +139,8 @@ impl<'a> Shown<'a> {
             action: (role >= Role::Answer).then_some(action),
             question: &gate.question,
             options: &gate.options,
+            listed: gate.options.iter().chain(&gate.text_option).collect(),
+            run: of.of.id,
             freeform: gate.freeform,
             text_option: gate.text_option.as_ref(),
             deadline: gate.deadline_ms.map(timestamp),
@@ -201,6 +206,7 @@ pub(super) fn as_links(gates: &[GateOf]) -> Result<String, Problem> {
     let shown = gates.iter().map(|it| Shown {
         link: Some((format!("/runs/{}", it.of.id), &*it.of)),
         action: None,
+        listed: Vec::new(),
         ..Shown::new(it, Role::Read)
     });
     render(&Gates { gates: shown.collect() })
