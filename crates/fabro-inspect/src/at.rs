@@ -37,7 +37,7 @@ impl StageKey {
     }
 
     /// Whether a name means it.
-    pub(crate) fn is_called(&self, name: StageName<'_>) -> bool {
+    pub fn is_called(&self, name: StageName<'_>) -> bool {
         let path = BranchPath::new(self.branch.as_deref().unwrap_or_default());
         *self.node == *name.node
             && name.visit.is_none_or(|visit| self.visit == visit)

@@ -8,8 +8,7 @@ use fabro_events::{Event, EventBody, RunWorktree};
 use fabro_sandbox::git::PatchSource;
 use serde::Serialize;
 
-use crate::at::find;
-use crate::{ReportError, StageKey, check_stage};
+use crate::StageKey;
 
 /// What the stages of a run changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,20 +119,4 @@ pub fn changes(events: &[Event]) -> Option<Changes<'_>> {
     let last = worktrees.head(MAIN).map_or_else(|| base.clone(), ToString::to_string);
     let whole = (last != *base).then(|| (base.clone(), last));
     Some(Changes { worktree: Some(worktree), stages, whole })
-}
-
-/// What one stage changed: a name as of [`explain`](crate::explain). `None` when it changed no file.
-///
-/// # Errors
-///
-/// There is no such stage, or there are several.
-pub fn change_of_stage(
-    events: &[Event],
-    changes: &Changes<'_>,
-    name: &str,
-) -> Result<Option<StageChange>, ReportError> {
-    let events = effective(events);
-    check_stage(&events, name)?;
-    let stage = find(&events, name)?.full_name();
-    Ok(changes.stages.iter().rfind(|change| change.stage == stage).cloned())
 }

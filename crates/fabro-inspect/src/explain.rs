@@ -7,7 +7,7 @@ use fabro_types::{ClauseResult, Failure, Weight, one_line, strip_accelerator};
 use serde::Serialize;
 
 use crate::at::{StageKey, end_of, find_left, is_any_visit};
-use crate::{NoEdge, ReportError};
+use crate::{NoEdge, ReportError, StageRow};
 
 /// Why a run took an edge after a stage, or none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -160,7 +160,17 @@ pub fn last_explained(events: &[Event]) -> Option<String> {
     })
 }
 
-/// The same of one visit from its events, the first of the run, and the next one of its line.
+/// The same of a stage whose row is known: from the first event of the run, those of the stage, and the next one of
+/// its line. There may be others among them.
+///
+/// # Errors
+///
+/// No edge was taken after it.
+pub fn explain_row(events: &[&Event], row: &StageRow) -> Result<Explain, ReportError> {
+    explain_of(events, &row.key())
+}
+
+/// The same of one visit.
 pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
     let choice = events.iter().rev().find_map(|event| match &event.entry.body {
         EventBody::EdgeSelected(choice) if key.is(event) => Some(choice),

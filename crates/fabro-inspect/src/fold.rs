@@ -7,7 +7,7 @@ use fabro_engine::checkpoint::{self, StageName};
 use fabro_engine::{MAIN, Phase, RunState};
 use fabro_events::{Candidate, CreatedRun, Event, EventBody, StageFailure, timestamp};
 use fabro_run::{AskedGates, Gate};
-use fabro_types::{BranchPath, ClauseResult, RunId, RunStatus, one_line};
+use fabro_types::{ClauseResult, RunId, RunStatus, one_line};
 
 use crate::activity::{Activities, Activity};
 use crate::at::StageKey;
@@ -284,15 +284,26 @@ fn bytes_of(row: &StageRow) -> usize {
 ///
 /// There is none, or the name has a visit and means stages of several branches.
 pub fn find_stage<'r>(rows: &'r [StageRow], text: &str) -> Result<&'r StageRow, ReportError> {
+    find_row(rows, text, |row| row.first_seq)
+}
+
+/// The same for [`explain_row`](crate::explain_row): of the stages that a name without a visit means, the one that
+/// started or was left last.
+///
+/// # Errors
+///
+/// There is none, or the name has a visit and means stages of several branches.
+pub fn find_left_stage<'r>(rows: &'r [StageRow], text: &str) -> Result<&'r StageRow, ReportError> {
+    find_row(rows, text, |row| row.left_seq.unwrap_or(row.first_seq))
+}
+
+fn find_row<'r>(
+    rows: &'r [StageRow],
+    text: &str,
+    place: impl Fn(&StageRow) -> u64,
+) -> Result<&'r StageRow, ReportError> {
     let name = StageName::parse(text.trim());
-    let is_meant = |row: &&StageRow| {
-        let path = BranchPath::new(row.branch.as_deref().unwrap_or_default());
-        *row.node == *name.node
-            && name.visit.is_none_or(|visit| row.visit == visit)
-            && name.branch.is_none_or(|branch| path.is_called(branch))
-            && (name.elements.is_empty() || path.elements().ends_with(name.elements))
-    };
-    let found: Vec<&StageRow> = rows.iter().filter(is_meant).collect();
+    let found: Vec<&StageRow> = rows.iter().filter(|row| row.key().is_called(name)).collect();
     let mut names: Vec<String> = Vec::new();
     for row in found.iter().filter(|_| name.visit.is_some()) {
         let full = row.name();
@@ -304,7 +315,7 @@ pub fn find_stage<'r>(rows: &'r [StageRow], text: &str) -> Result<&'r StageRow, 
     if names.len() > 1 {
         return Err(ReportError::SeveralStages { stage: text.to_owned(), stages: names });
     }
-    found.into_iter().max_by_key(|row| row.first_seq).ok_or_else(|| {
+    found.into_iter().max_by_key(|row| place(row)).ok_or_else(|| {
         let mut stages: Vec<String> = Vec::new();
         for row in rows {
             // A loop visits the same few nodes again and again.

@@ -145,6 +145,9 @@ pub struct StageRow {
     /// The place in the log of its last event.
     #[serde(skip)]
     pub last_seq: u64,
+    /// Where in the log the edge to the next node was selected.
+    #[serde(skip)]
+    pub left_seq: Option<u64>,
 }
 
 impl StageRow {
@@ -294,6 +297,7 @@ impl Rows {
                 if let Some(open) = self.row(event) {
                     open.row.edge = Some(Arc::clone(&choice.to));
                     open.row.choice = Some(choice.clone());
+                    open.row.left_seq = Some(event.seq);
                 }
             }
             EventBody::BranchCompleted { canceled: true, .. } => self.cancel(event),
@@ -333,6 +337,7 @@ impl Rows {
             until_ms: self.clock.steady_ms(),
             first_seq: event.seq,
             last_seq: event.seq,
+            left_seq: None,
         };
         self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());

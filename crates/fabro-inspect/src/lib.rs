@@ -61,20 +61,22 @@ pub use activity::Activity;
 pub use artifacts::{ArtifactFold, ArtifactRow, KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
-pub use changes::{Changes, StageChange, change_of_stage, changes, patch_source};
+pub use changes::{Changes, StageChange, changes, patch_source};
 pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use cost::{CostFold, CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};
 pub use error::{NoEdge, ReportError};
-pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain, last_explained};
-pub use fold::{EdgeTaken, RunFold, find_stage, inspect};
+pub use explain::{
+    Considered, Explain, GateAnswered, TieBreak, explain, explain_row, last_explained,
+};
+pub use fold::{EdgeTaken, RunFold, find_left_stage, find_stage, inspect};
 pub use inspect::{Inspect, Pause, StageRow};
 pub use logs::{LogStream, StageSelection, Written, copy_recorded_text, recorded_output, written};
 pub use ps::{PsRow, ps};
 pub use read_back::{read_back, read_back_small};
 pub use reports::{
     PatchError, RunPatch, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
-    run_patch, sub_workflows,
+    not_recorded, patch_of, run_patch, sub_workflows,
 };
 pub use stage::{FailedAttempt, StageReport, stage, stage_of_row};
 pub use stages::Stages;

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint::effective;
 use fabro_engine::{last_state_event, read_all};
-use fabro_events::{CreatedRun, Event, EventBody};
+use fabro_events::{CreatedRun, EventBody};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
-use fabro_sandbox::git::{CHANGES, GitError, PatchStyle, patch};
+use fabro_sandbox::git::{CHANGES, GitError, PatchSource, PatchStyle, patch};
 use fabro_store::{Message, RunStore, Store, StoreError};
 use fabro_types::{RunId, RunStatus};
 
+use crate::at::find;
+use crate::changes::StageChange;
 use crate::{
-    ArtifactFold, ArtifactRow, Inspect, PsRow, ReportError, StageReport, StageRow, change_of_stage,
-    changes, check_stage, inspect, ps, stage,
+    ArtifactFold, ArtifactRow, Inspect, PsRow, ReportError, StageReport, StageRow, changes,
+    check_stage, inspect, ps, stage,
 };
 
 /// How many events are read at a time.
@@ -170,59 +172,82 @@ pub async fn run_patch(
 ) -> Result<Option<RunPatch>, PatchError> {
     let events = read_all(store, run).await.map_err(ReportError::from)?;
     let run_dir = runs_dir.join(run.to_string());
-    let Some(all) = changes(&events) else {
-        if let Some(stage) = stage {
-            check_stage(&effective(&events), stage)?;
+    let stage = match stage {
+        Some(stage) => {
+            let events = effective(&events);
+            check_stage(&events, stage)?;
+            Some(find(&events, stage)?.full_name())
         }
-        return match not_recorded(&events, &run_dir) {
-            Some(reason) => Err(PatchError::NotRecorded { run, reason }),
-            None => Ok(None),
-        };
+        None => None,
     };
+    let Some(all) = changes(&events) else {
+        let created = events.iter().find_map(|event| match &event.entry.body {
+            EventBody::RunCreated(created) => Some(&**created),
+            _ => None,
+        });
+        return not_recorded(run, created, &run_dir).map_or(Ok(None), Err);
+    };
+    let source = all.source(&run_dir);
+    patch_of(run, &source, &all.stages, all.whole(), stage.as_deref(), style).await
+}
+
+/// The patch of a run with these changes, or of one of its stages by its full name; `None` when no file was changed.
+///
+/// # Errors
+///
+/// Git cannot read the commits or trees.
+pub async fn patch_of(
+    run: RunId,
+    source: &PatchSource,
+    changes: &[StageChange],
+    whole: Option<(&str, &str)>,
+    stage: Option<&str>,
+    style: PatchStyle,
+) -> Result<Option<RunPatch>, PatchError> {
     let mut made = RunPatch::default();
-    let (from, to) = match stage {
+    let between = match stage {
         None => {
             let left_out: BTreeSet<&String> =
-                all.stages.iter().flat_map(|change| &change.left_out).collect();
+                changes.iter().flat_map(|change| &change.left_out).collect();
             made.left_out = left_out.into_iter().cloned().collect();
-            match all.whole() {
-                Some((from, to)) => (from.to_owned(), to.to_owned()),
-                None if made.left_out.is_empty() => return Ok(None),
-                None => return Ok(Some(made)),
-            }
+            whole
         }
-        Some(stage) => match change_of_stage(&events, &all, stage)? {
-            Some(change) => {
-                made.shared = change.shared;
-                made.left_out = change.left_out;
-                (change.from, change.to)
-            }
-            None => return Ok(None),
-        },
+        Some(stage) => {
+            let Some(change) = changes.iter().rfind(|change| change.stage == stage) else {
+                return Ok(None);
+            };
+            made.shared = change.shared;
+            made.left_out.clone_from(&change.left_out);
+            Some((&*change.from, &*change.to))
+        }
     };
-    let at = all.source(&run_dir);
-    match patch(&at, &from, &to, style).await {
+    let Some((from, to)) = between.filter(|(from, to)| from != to) else {
+        return Ok((!made.left_out.is_empty()).then_some(made));
+    };
+    match patch(source, from, to, style).await {
         Ok(patch) => Ok(Some(RunPatch { patch, ..made })),
-        Err(source) => {
-            let repository = at.dir().to_string_lossy().into_owned();
-            Err(PatchError::Git { run, repository, source })
+        Err(error) => {
+            let repository = source.dir().to_string_lossy().into_owned();
+            Err(PatchError::Git { run, repository, source: error })
         }
     }
 }
 
-/// Why nothing is recorded of what a run without a worktree changed; `None` when it changed nothing.
-fn not_recorded(events: &[Event], run_dir: &Path) -> Option<&'static str> {
-    let created = events.iter().find_map(|event| match &event.entry.body {
-        EventBody::RunCreated(created) => Some(created),
-        _ => None,
-    });
-    if created.is_some_and(|created| created.dry_run) {
-        return Some("it was a dry run");
-    }
-    let is_recorded = run_dir.join(CHANGES).join("HEAD").exists();
-    (!is_recorded).then_some(
-        "it ran outside of a git work tree, with `diff = false` in [run.git], or no stage ran that changes files",
-    )
+/// Why nothing is recorded of what a run without a worktree changed, which has this directory; `None` when it changed
+/// nothing.
+pub fn not_recorded(
+    run: RunId,
+    created: Option<&CreatedRun>,
+    run_dir: &Path,
+) -> Option<PatchError> {
+    let reason = if created.is_some_and(|created| created.dry_run) {
+        "it was a dry run"
+    } else if run_dir.join(CHANGES).join("HEAD").exists() {
+        return None;
+    } else {
+        "it ran outside of a git work tree, with `diff = false` in [run.git], or no stage ran that changes files"
+    };
+    Some(PatchError::NotRecorded { run, reason })
 }
 
 /// The artifacts of a run and of its sub-workflows, oldest first; of one stage, if it is named.

@@ -15,7 +15,7 @@ use crate::at::{StageKey, end_of, find};
 use crate::blobs::read;
 use crate::conversation::{ModelInputs, TranscriptMessage, transcript};
 use crate::explain::explain_of;
-use crate::inspect::{StageRow, rows};
+use crate::inspect::{OpenRow, Rows, StageRow, rows};
 
 /// One visit of a node: its inputs and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -93,6 +93,7 @@ pub fn stage(
 
 /// The report of a stage whose row is known, and why the run took the edge after it if it was left: from the
 /// first event of the run, those of the stage, and the next one of its line. There may be others among them.
+/// What a row of a fold [for a list](crate::RunFold::for_list) leaves out is taken from the events.
 ///
 /// # Errors
 ///
@@ -105,7 +106,23 @@ pub fn stage_of_row(
 ) -> Result<(StageReport, Option<Explain>), ReportError> {
     let key = row.key();
     let explain = explain_of(events, &key).ok();
-    Ok((report_of(events, &key, row, gates, blobs)?, explain))
+    Ok((report_of(events, &key, completed(row, events), gates, blobs)?, explain))
+}
+
+/// A row with what a list leaves out, from the events of the stage.
+fn completed(mut row: StageRow, events: &[&Event]) -> StageRow {
+    let key = row.key();
+    let mut own = Rows::default();
+    for event in events.iter().filter(|event| key.is(event)) {
+        own.apply(event);
+    }
+    if let Some(OpenRow { row: whole, .. }) = own.list.pop() {
+        row.failure = whole.failure;
+        row.choice = whole.choice;
+        row.files_touched = whole.files_touched;
+        row.warnings = whole.warnings;
+    }
+    row
 }
 
 /// The report of one visit from its events; there may be others among them.

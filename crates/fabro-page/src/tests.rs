@@ -26,6 +26,7 @@ fn stage_row(node: &str, visit: u32, rank: u32) -> StageRow {
         until_ms: 2_000 * i64::from(rank),
         first_seq: 0,
         last_seq: 0,
+        left_seq: None,
     }
 }
 

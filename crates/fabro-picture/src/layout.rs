@@ -109,6 +109,8 @@ pub(crate) fn layout(workflow: &Workflow) -> Layout {
         ranksep: 44.0,
         marginx: 16.0,
         marginy: 16.0,
+        // Of orders with as few crossings, the one that is nearest to the file.
+        tie_keep_first: true,
         ..LayoutOptions::default()
     };
     dagre::layout(&mut graph, Some(options));

@@ -131,6 +131,9 @@ function retryLater() {
   if (document.querySelector("[data-retry]")) setTimeout(refreshSoon, 2000);
 }
 
+/** The answer of this page was not taken: there was another one before. */
+let isTooLate = false;
+
 /**
  * Says which gates wait no more.
  * @param {HTMLElement} old
@@ -149,7 +152,9 @@ function sayAnswered(old, fresh) {
   const gone = [...open(old)].filter(([key]) => !left.has(key)).map(([, name]) => name);
   const news = document.getElementById("news");
   if (gone.length === 0 || !news) return;
-  news.textContent = `${gone.join(", ")}: answered.`;
+  // Whose own answer came too late hears that.
+  if (isTooLate) isTooLate = false;
+  else news.textContent = `${gone.join(", ")}: answered.`;
   news.hidden = false;
 }
 
@@ -338,6 +343,13 @@ async function submit(form, button) {
   const [isDone, answer] = await post(address, fields(form, button), headers);
   if (!isDone) {
     say(form, `${answer.detail}: ${answer.fix}`, true);
+    const news = document.getElementById("news");
+    if (answer.code === "gate_answered" && news) {
+      // The form goes away with what it says.
+      news.textContent = `Your answer was not taken: ${answer.detail}.`;
+      news.hidden = false;
+      isTooLate = form.isConnected;
+    }
     return;
   }
   if (form.dataset.go !== undefined) {
@@ -358,6 +370,11 @@ async function submit(form, button) {
   say(form, waits ? "Done. The run continues when it is resumed." : "Done.", false);
   if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
   await refresh();
+  const news = document.getElementById("news");
+  if (form.isConnected || !news || news.hidden || document.activeElement !== document.body) return;
+  // The form is gone, and the place of the keyboard with it: it continues at what says so.
+  news.tabIndex = -1;
+  news.focus({ preventScroll: true });
 }
 
 document.addEventListener("submit", async (event) => {
@@ -449,6 +466,9 @@ function addLogLine(place, line) {
   // The end of a long name is shown: it tells branches apart.
   name.append(Object.assign(document.createElement("bdi"), { textContent: stage }));
   name.title = stage;
+  // The keyboard comes to one link of those that follow each other.
+  const above = place.lastElementChild?.querySelector("a");
+  if (above?.title === stage) name.tabIndex = -1;
   name.href = `${place.dataset.stages}${encodeURI(stage).replaceAll("#", "%23").replaceAll("?", "%3F")}`;
   const written = document.createElement("span");
   // Characters that control a terminal, or change the direction of text, are not for a page.

@@ -1,6 +1,8 @@
 //! The runs that pages show, folded once for all readers. A request reads only the events that are new, and keeps
 //! none of them: memory is bounded, by what the stages and pictures of all runs together take.
 
+mod ahead;
+mod stages;
 mod whole;
 
 use std::collections::HashMap;
@@ -13,14 +15,15 @@ use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Workflow;
 use fabro_inspect::{
     Activity, ArtifactFold, ArtifactRow, CostReport, CostSum, EdgeTaken, Inspect, ReportError,
-    RunFold, StageChange, StageKey, StageRow, find_stage,
+    RunFold, StageChange, StageRow, find_stage,
 };
 use fabro_run::{Bundle, Gate, gate_names, gates_of_family, holding_stages, is_driven, now_ms};
-use fabro_store::{Inbox as _, Message, RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_store::{Inbox as _, Message, Runs as _, SqliteStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 
 use crate::problem::Problem;
-use whole::Wholes;
+use ahead::ReadAhead;
+use whole::{Whole, Wholes};
 
 /// What all kept runs may take together, in bytes, unless one run alone takes more.
 const MAX_BYTES: usize = 64 << 20;
@@ -162,6 +165,14 @@ struct Waiting {
     state: RunState,
 }
 
+impl Waiting {
+    fn new(seq: u64, gates: Vec<Gate>, state: &RunState) -> Self {
+        let mut state = state.clone();
+        state.forget_values();
+        Self { seq, gates, state }
+    }
+}
+
 /// The folds of the runs that are looked at.
 pub(crate) struct Folds {
     store: Arc<SqliteStore>,
@@ -179,16 +190,31 @@ impl Folds {
 
     /// What `fabro inspect RUN --json` prints, and the last event of the run.
     pub(crate) async fn json(&self, run: RunId) -> Result<(Bytes, u64), Problem> {
-        // A change in between makes the gates older than the report, which says so by its number.
-        let gates = self.gates(run).await?.into_iter().map(|open| open.gate);
-        self.wholes.json(run, gates.collect()).await
+        let whole = self.wholes.get(run).await?;
+        let gates = self.gates_beside(run, &whole).await?;
+        self.wholes.json(run, whole, gates).await
     }
 
     /// The same as a value.
     pub(crate) async fn report(&self, run: RunId) -> Result<Inspect, Problem> {
-        let gates = self.gates(run).await?.into_iter().map(|open| open.gate);
         let whole = self.wholes.get(run).await?;
-        self.wholes.report(run, &whole, gates.collect()).await
+        let gates = self.gates_beside(run, &whole).await?;
+        self.wholes.report(run, &whole, gates).await
+    }
+
+    /// The gates of a run and of its sub-workflows. Those of the run itself are taken from its fold: its log is not
+    /// read a second time.
+    async fn gates_beside(&self, run: RunId, whole: &Whole) -> Result<Vec<Gate>, Problem> {
+        let state = whole.state();
+        if state.status(true).is_final() {
+            return Ok(Vec::new());
+        }
+        let known = self.known_gates(run, whole.seq());
+        if known.is_none() {
+            self.keep_waiting(run, Waiting::new(whole.seq(), whole.gates(), state));
+        }
+        // A change in between makes them newer than the report, which says so by its number.
+        Ok(self.gates(run).await?.into_iter().map(|open| open.gate).collect())
     }
 
     /// The line of a run whose context is asked for: the main line as it is now, or a stage's own line as it was when
@@ -320,11 +346,7 @@ impl Folds {
 
     async fn waiting(&self, run: RunId) -> Result<Arc<Waiting>, Problem> {
         let last = self.store.last_seq(run).await?;
-        let known = {
-            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.get(&run).filter(|it| it.seq == last).cloned()
-        };
-        if let Some(known) = known {
+        if let Some(known) = self.known_gates(run, last) {
             return Ok(known);
         }
         let shared = self.shared(run);
@@ -335,75 +357,24 @@ impl Folds {
             self.update(run, &mut kept).await?;
         }
         let Some(fold) = &kept.fold else { return Err(ReportError::Empty.into()) };
-        let mut state = fold.state().clone();
-        state.forget_values();
-        let waiting = Arc::new(Waiting { seq: kept.seq, gates: fold.gates(), state });
+        let waiting = Waiting::new(kept.seq, fold.gates(), fold.state());
         let bytes = kept.bytes();
         drop(kept);
         self.trim(run, bytes);
+        Ok(self.keep_waiting(run, waiting))
+    }
+
+    /// The gates of a run alone, if they were read at this event.
+    fn known_gates(&self, run: RunId, seq: u64) -> Option<Arc<Waiting>> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.get(&run).filter(|it| it.seq == seq).cloned()
+    }
+
+    fn keep_waiting(&self, run: RunId, waiting: Waiting) -> Arc<Waiting> {
+        let waiting = Arc::new(waiting);
         let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(run, Arc::clone(&waiting));
-        Ok(waiting)
-    }
-
-    /// The events of a stage that count, after the first one of the run, and the one of its line that follows
-    /// when it ended there.
-    pub(crate) async fn stage_events(
-        &self,
-        view: &View,
-        row: &StageRow,
-    ) -> Result<Vec<Event>, StoreError> {
-        let run = view.run.id;
-        let key = row.key();
-        let mut events = self.store.read(run, 0, 1).await?;
-        // What ends a line is the next event of it.
-        let mut seeks_end = row.ended_at.is_some() && row.edge.is_none();
-        let mut after = row.first_seq.saturating_sub(1);
-        while after < row.last_seq || seeks_end {
-            let page = self.store.read(run, after, PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            for event in page {
-                let is_later = event.seq > row.last_seq;
-                if !view.counts(event.seq) || is_later && !seeks_end {
-                    continue;
-                }
-                let is_own = StageKey::of(&event).as_ref() == Some(&key);
-                let ends = is_later && event.entry.branch == key.branch;
-                if event.seq > 1 && (is_own && !is_later || ends) {
-                    events.push(event);
-                }
-                seeks_end &= !ends;
-            }
-        }
-        Ok(events)
-    }
-
-    /// The line of a stage as it was at the end of the stage, with all values. No event is kept.
-    pub(crate) async fn line_after(&self, view: &View, row: &StageRow) -> Result<Cursor, Problem> {
-        let run = view.run.id;
-        let key = Some(row.key());
-        let mut state = RunState::new(run);
-        let mut after = 0;
-        while after < row.last_seq {
-            let page = self.store.read(run, after, PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            let counting = |event: &&Event| event.seq <= row.last_seq && view.counts(event.seq);
-            for event in page.iter().filter(counting) {
-                state.apply(event);
-                let is_end = matches!(
-                    event.entry.body,
-                    EventBody::StageCompleted(_) | EventBody::StageFailed(_)
-                );
-                if is_end && event.seq >= row.first_seq && StageKey::of(event) == key {
-                    let line = state.cursor(row.branch.as_deref()).ok_or(ReportError::Empty)?;
-                    return Ok(line.clone());
-                }
-            }
-            state.forget_histories();
-        }
-        Err(ReportError::NotEnded { stage: row.name() }.into())
+        waiting
     }
 
     fn shared(&self, run: RunId) -> Shared {
@@ -446,8 +417,9 @@ impl Folds {
         } else if kept.fold.is_none() {
             kept.begin_again(run);
         }
+        let mut log = ReadAhead::new(&self.store, run);
         loop {
-            let page = self.store.read(run, kept.seq, PAGE).await?;
+            let page = log.page(kept.seq).await?;
             if page.is_empty() {
                 return Ok(());
             }
@@ -513,7 +485,7 @@ fn workflow(store: &SqliteStore, created: &CreatedRun) -> Option<Workflow> {
 #[cfg(test)]
 mod tests {
     use fabro_events::Entry;
-    use fabro_store::Batch;
+    use fabro_store::{Batch, RunLog as _};
     use fabro_types::BlobRef;
 
     use super::*;

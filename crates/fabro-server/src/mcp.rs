@@ -272,11 +272,10 @@ impl Tools {
         run: RunId,
         inputs: Map<String, Value>,
     ) -> Result<Value, Problem> {
-        let store = &*self.actions.store;
         match kind {
             Kind::InspectStage => {
                 let Stage { stage } = parse(inputs)?;
-                to_value(&fabro_inspect::inspect_stage(store, run, &stage).await?)
+                to_value(&self.actions.folds.stage(run, &stage).await?.0)
             }
             Kind::ListArtifacts => {
                 let Artifacts { stage } = parse(inputs)?;

@@ -187,6 +187,7 @@ impl Api {
     ) {
         let media = match id {
             "getDiff" => "text/plain",
+            "getReport" => "text/html",
             "getLogs" => "application/x-ndjson",
             "getArtifact" => "application/octet-stream",
             "followChanges" => "text/event-stream",
@@ -262,6 +263,9 @@ impl Api {
         let query = Some(self.query::<ArtifactQuery>());
         let rows = printed("fabro artifact list RUN --json", "array");
         self.get("/runs/{run}/artifacts", "listArtifacts", "The artifacts of a run.", query, rows);
+        let html = text("A page that needs no server, as `fabro report RUN` writes it.");
+        let summary = "A run as one HTML file, as a download.";
+        self.get("/runs/{run}/report", "getReport", summary, None, html);
         let bytes = text("The bytes of the file.");
         let path = "/runs/{run}/artifacts/{sha256}";
         self.get(path, "getArtifact", "An artifact, as a download.", None, bytes);

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap_complete::ArgValueCandidates;
-use fabro_engine::{checkpoint, read_all, stage_dir};
+use fabro_engine::{checkpoint, stage_dir};
 use fabro_events::{Event, EventBody, ParentStage};
 use fabro_inspect::{
     LogStream, ReportError, StageKey, StageSelection, copy_recorded_text, recorded_output, written,
 };
-use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::{Paint, clean};
 use fabro_types::{NodeKind, RunId};
 use serde_json::json;
@@ -49,6 +49,10 @@ pub struct LogsArgs {
     /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
+
+    /// Read the log of the run after this event: the stage begins later
+    #[arg(long, hide = true, value_name = "SEQ", requires = "stage", default_value_t = 0)]
+    pub after: u64,
 }
 
 /// How much text is written at a time.
@@ -73,7 +77,8 @@ pub async fn logs(args: &LogsArgs, global: &Global) -> anyhow::Result<Exit> {
         store: &store,
         root: run,
         selection: None,
-        members: Vec::new(),
+        members: vec![Member { last: args.after, ..Member::new(run) }],
+        read_already: BTreeMap::new(),
         stages: BTreeMap::new(),
         printer,
         has_ended: false,
@@ -113,6 +118,12 @@ struct Member {
     time: i64,
 }
 
+impl Member {
+    fn new(run: RunId) -> Self {
+        Self { run, above: None, last: 0, time: i64::MIN }
+    }
+}
+
 /// A stage that has started.
 struct StageLog {
     /// How it is called, after the stages whose sub-workflows it is part of.
@@ -142,6 +153,8 @@ struct Reader<'s> {
     /// The stages that are shown, if not all are.
     selection: Option<Selection>,
     members: Vec<Member>,
+    /// Events that were read to find the selected stages and are not shown yet.
+    read_already: BTreeMap<RunId, Vec<Event>>,
     stages: BTreeMap<(RunId, StageKey), StageLog>,
     printer: Printer,
     /// The run has ended or is paused.
@@ -161,12 +174,16 @@ impl Reader<'_> {
 
     /// The stages that a name means: those of the run, else of one of its sub-workflows, else those
     /// that may still come.
-    async fn select(&self, stage: &str, may_come: bool) -> anyhow::Result<Selection> {
+    async fn select(&mut self, stage: &str, may_come: bool) -> anyhow::Result<Selection> {
         let mut missing = None;
         for run in self.store.family(self.root).await? {
-            let events = read_all(self.store, run).await?;
+            let member = self.members.iter().find(|member| member.run == run);
+            let events = read_after(self.store, run, member.map_or(0, |it| it.last)).await?;
             match StageSelection::new(&events, stage) {
-                Ok(stages) => return Ok(Selection { run: Some(run), stages }),
+                Ok(stages) => {
+                    self.read_already.insert(run, events);
+                    return Ok(Selection { run: Some(run), stages });
+                }
                 Err(none @ ReportError::NoStage { .. }) => {
                     let has_ended = events.iter().fold(false, |before, it| is_end(it, before));
                     missing.get_or_insert((none, has_ended));
@@ -187,13 +204,10 @@ impl Reader<'_> {
     async fn catch_up(&mut self) -> anyhow::Result<()> {
         // The run before its sub-workflows: once it has ended, they have too.
         let mut batch = Vec::new();
-        if self.members.is_empty() {
-            self.members.push(Member { run: self.root, above: None, last: 0, time: i64::MIN });
-        }
         self.read(0, &mut batch).await?;
         for run in self.store.family(self.root).await? {
             if !self.members.iter().any(|member| member.run == run) {
-                self.members.push(Member { run, above: None, last: 0, time: i64::MIN });
+                self.members.push(Member::new(run));
             }
         }
         for at in 1..self.members.len() {
@@ -213,16 +227,10 @@ impl Reader<'_> {
         batch: &mut Vec<(i64, usize, Event)>,
     ) -> anyhow::Result<()> {
         let member = &mut self.members[at];
-        let mut events = Vec::new();
-        loop {
-            let page = self.store.read(member.run, member.last, PAGE).await?;
-            let is_last = page.len() < PAGE;
-            member.last = page.last().map_or(member.last, |event| event.seq);
-            events.extend(page);
-            if is_last {
-                break;
-            }
-        }
+        let mut events = self.read_already.remove(&member.run).unwrap_or_default();
+        let last = events.last().map_or(member.last, |event| event.seq);
+        events.extend(read_after(self.store, member.run, last).await?);
+        member.last = events.last().map_or(member.last, |event| event.seq);
         for event in checkpoint::effective(&events) {
             member.time = member.time.max(event.ts_ms);
             batch.push((member.time, at, event.clone()));
@@ -348,6 +356,24 @@ impl Reader<'_> {
             stage.read_to_end(&mut self.printer)?;
         }
         self.printer.flush()
+    }
+}
+
+/// The events of a run after one.
+async fn read_after(
+    store: &SqliteStore,
+    run: RunId,
+    mut after: u64,
+) -> Result<Vec<Event>, StoreError> {
+    let mut events = Vec::new();
+    loop {
+        let page = store.read(run, after, PAGE).await?;
+        let is_last = page.len() < PAGE;
+        after = page.last().map_or(after, |event| event.seq);
+        events.extend(page);
+        if is_last {
+            return Ok(events);
+        }
     }
 }
 

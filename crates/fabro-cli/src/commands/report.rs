@@ -26,7 +26,7 @@ pub struct ReportArgs {
     #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
-    /// Where to [default: a file named after the run]
+    /// Where to, `-` for standard output [default: a file named after the run]
     #[arg(short, long, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
 
@@ -57,6 +57,10 @@ pub async fn report(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> 
     })?;
     for warning in &made.warnings {
         output::stderr(&format!("warning: {}\n", clean(warning)));
+    }
+    if args.output.as_deref() == Some(Path::new("-")) {
+        output::bytes(made.html.as_bytes())?;
+        return Ok(Exit::SUCCEEDED);
     }
     let target = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{run}.html")));
     let shown = clean(&target.to_string_lossy()).into_owned();

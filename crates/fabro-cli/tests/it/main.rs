@@ -44,6 +44,7 @@ mod serve_mcp;
 mod serve_mcp_http;
 mod serve_pages;
 mod serve_security;
+mod serve_stages;
 mod served;
 mod space;
 mod states;

@@ -46,7 +46,7 @@ fn without_a_login_nothing_of_a_run_is_shown() {
     let server = Served::start(&project, &[]);
     let run = run_of(&project, "gate");
     let of_run = ["", "/stages/make", "/events", "/logs", "/changes", "/artifacts", "/context"];
-    let more = ["/cost", "/rows?from=0&count=1", "/fork?stage=start"];
+    let more = ["/cost", "/rows?from=0&count=1", "/fork?stage=start", "/again"];
     let of_run = of_run.iter().chain(&more).map(|part| format!("/runs/{run}{part}"));
     let others = ["/", "/gates", "/start", "/start/gate", "/runs/no"].map(str::to_owned);
     for path in of_run.chain(others) {
@@ -333,4 +333,86 @@ fn the_inbox_says_which_run_cannot_be_read() {
     assert!(runs.contains(&&*readable) && !runs.contains(&&*lost), "{all}");
     let unreadable = &all["unreadable"][0];
     assert_eq!((&unreadable["run"], &unreadable["code"]), (&lost.into(), &"store_error".into()));
+}
+
+#[test]
+fn options_can_be_read_without_a_form() {
+    let project = project();
+    let server = Served::start(&project, &["--role", "read", "--role", "admin"]);
+    let run = run_of(&project, "gate");
+    let (_, text) = page(&server, Some(&server.tokens[0]), "/gates");
+    assert!(text.contains("<kbd>N</kbd> No <span class=\"dim\">→ make</span>"), "{text}");
+    assert!(!text.contains("data-post"), "{text}");
+    // With scripts the buttons have them.
+    let answer = format!("<code>fabro answer {run} …</code>");
+    check(&server, "/gates", &["class=\"options unscripted\"", "<kbd>Y</kbd>", &answer], &[]);
+    check(&server, "/", &["Waiting for an answer"], &["class=\"options"]);
+}
+
+#[test]
+fn a_run_is_started_again_with_its_goal_inputs_and_options() {
+    let source = "digraph { goal=\"Greet {{ inputs.name }}\"; start -> a; a [shape=parallelogram, script=\"echo {{ inputs.name }}\"]; a -> exit }";
+    let toml =
+        "_version = 1\n[workflow]\ngraph = \"workflow.fabro\"\n[run.inputs]\nname = \"you\"\n";
+    let project = Project::with(&[
+        (".fabro/workflows/hello/workflow.fabro", source),
+        (".fabro/workflows/hello/workflow.toml", toml),
+        ("other.fabro", source),
+    ]);
+    assert_eq!(project.exit(&["run", "hello", "--input", "name=\"<b>\"", "--max-cost", "2.5"]), 0);
+    let run = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let server = Served::start(&project, &["--role", "read", "--role", "admin"]);
+    let again = format!("/runs/{run}/again");
+    check(&server, &format!("/runs/{run}"), &[&format!("href=\"{again}\"")], &[]);
+    let (_, text) = page(&server, Some(&server.tokens[0]), &format!("/runs/{run}"));
+    assert!(!text.contains("/again\""), "{text}");
+    let form = [
+        "name=\"workflow\" value=\"hello\"",
+        "value=\"&#34;&#60;b&#62;&#34;\"",
+        "value=\"2.5\"",
+        &run,
+    ];
+    // The goal is that of the workflow with these inputs: it stays a placeholder.
+    check(&server, &again, &form, &["<b>\"", ">Greet"]);
+    let (status, _) = page(&server, Some(&server.tokens[0]), &again);
+    assert_eq!(status, 403);
+    assert_eq!(project.exit(&["run", "hello", "--goal", "Else", "--dry-run"]), 0);
+    check(
+        &server,
+        "/runs/latest/again",
+        &[">Else</textarea>", "name=\"dry_run\" checked", "value=\"you\""],
+        &[],
+    );
+    assert_eq!(project.exit(&["run", "other.fabro", "--input", "name=x"]), 0);
+    let (status, text) = page(&server, Some(&server.tokens[1]), "/runs/latest/again");
+    assert_eq!(status, 404, "{text}");
+    assert!(text.contains("is none of the project"), "{text}");
+}
+
+#[test]
+fn a_report_is_a_download() {
+    let project = project();
+    let server = Served::start(&project, &["--role", "read"]);
+    let run = run_of(&project, "gate");
+    let response = server.send("GET", &format!("/runs/{run}/report"), "");
+    assert_eq!(response.status, 200);
+    assert_eq!(
+        response.header("content-disposition"),
+        format!("attachment; filename=\"{run}.html\"")
+    );
+    let printed = project.output(&["report", &run, "-o", "-"]);
+    assert!(printed.status.success() && printed.stdout.starts_with(b"<!doctype html>"));
+    assert_eq!(response.body.len(), printed.stdout.len());
+    assert_eq!(server.send("GET", "/runs/none/report", "").status, 404);
+    check_links(&server, &run);
+}
+
+#[track_caller]
+fn check_links(server: &Served, run: &str) {
+    let link = format!("href=\"/api/v1/runs/{run}/report\" download");
+    let (_, text) = page(server, Some(&server.tokens[0]), &format!("/runs/{run}"));
+    assert!(text.contains(&link), "{text}");
+    let lines = format!("href=\"/api/v1/runs/{run}/logs?stage=make\" download=\"{run}.jsonl\"");
+    let (_, text) = page(server, Some(&server.tokens[0]), &format!("/runs/{run}/logs?stage=make"));
+    assert!(text.contains(&lines), "{text}");
 }

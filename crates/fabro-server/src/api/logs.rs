@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use fabro_inspect::check_stage;
+use fabro_inspect::{ReportError, find_stage};
 use fabro_types::RunId;
 use futures_util::stream;
 use schemars::JsonSchema;
@@ -46,12 +46,19 @@ pub(super) async fn logs(
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
     let place = app.live.place().ok_or_else(too_many)?;
+    let mut after = None;
     if let Some(stage) = &query.stage {
-        let events = fabro_engine::read_all(&*app.actions.store, run).await?;
-        check_stage(&fabro_engine::checkpoint::effective(&events), stage)?;
+        let view = app.folds.view(run).await?;
+        after = view.before(stage);
+        // One that has not started may still come.
+        if let Err(error @ ReportError::SeveralStages { .. }) = find_stage(&view.run.stages, stage)
+        {
+            return Err(error.into());
+        }
     }
     let stage = query.stage.as_deref();
-    let mut command = log_command(&app.actions, run, stage, query.tail, query.follow);
+    let shown = ShownLogs { stage, after, tail: query.tail, follows: query.follow };
+    let mut command = log_command(&app.actions, run, &shown);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| logs_failed(error.to_string()))?;
     let Some(output) = child.stdout.take() else {
@@ -72,22 +79,28 @@ pub(crate) fn logs_failed(detail: String) -> Problem {
     Problem::internal("logs_failed", detail, "see what `fabro logs` reports")
 }
 
+/// Which logs a process prints.
+pub(crate) struct ShownLogs<'a> {
+    pub(crate) stage: Option<&'a str>,
+    /// The event after which the stages begin, where that is known.
+    pub(crate) after: Option<u64>,
+    pub(crate) tail: Option<usize>,
+    pub(crate) follows: bool,
+}
+
 /// The command that prints what the stages of a run wrote, an object a line.
-pub(crate) fn log_command(
-    actions: &Actions,
-    run: RunId,
-    stage: Option<&str>,
-    tail: Option<usize>,
-    follows: bool,
-) -> Command {
+pub(crate) fn log_command(actions: &Actions, run: RunId, shown: &ShownLogs<'_>) -> Command {
     let mut command = Command::new(&actions.config.program);
     command.args(["logs", "--json", "--store"]).arg(actions.store.dir());
-    if follows {
+    if shown.follows {
         command.arg("--follow");
     }
-    if let Some(tail) = tail {
+    if let Some(tail) = shown.tail {
         command.args(["--tail", &tail.to_string()]);
     }
-    command.arg("--").arg(run.to_string()).args(stage);
+    if let Some(after) = shown.after {
+        command.args(["--after", &after.to_string()]);
+    }
+    command.arg("--").arg(run.to_string()).args(shown.stage);
     command
 }

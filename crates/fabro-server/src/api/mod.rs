@@ -6,6 +6,7 @@ mod events;
 mod input;
 mod logs;
 mod read;
+mod report;
 mod session;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use serde::Serialize;
 
 pub(crate) use events::too_many;
 pub(crate) use input::{Params, is_json, not_json};
-pub(crate) use logs::{log_command, logs_failed};
+pub(crate) use logs::{ShownLogs, log_command, logs_failed};
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -38,6 +39,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/runs/{run}/explain/{*stage}", get(read::explain))
         .route("/runs/{run}/context", get(read::context))
         .route("/runs/{run}/diff", get(read::diff))
+        .route("/runs/{run}/report", get(report::report))
         .route("/runs/{run}/events", get(events::events))
         .route("/runs/{run}/logs", get(logs::logs))
         .route("/runs/{run}/artifacts", get(artifacts::list))

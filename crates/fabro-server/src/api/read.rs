@@ -5,10 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use fabro_engine::read_all;
 use fabro_inspect::read_back;
 use fabro_sandbox::git::PatchStyle;
-use fabro_store::Runs as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -42,8 +40,7 @@ pub(super) async fn stage(
     Path((run, stage)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    let seq = app.actions.store.last_seq(run).await?;
-    let report = fabro_inspect::inspect_stage(&*app.actions.store, run, &stage).await?;
+    let (report, seq) = app.folds.stage(run, &stage).await?;
     Ok(json_at(&report, seq))
 }
 
@@ -52,8 +49,7 @@ pub(super) async fn explain(
     Path((run, stage)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
-    let events = read_all(&*app.actions.store, run).await?;
-    Ok(json(&fabro_inspect::explain(&events, &stage)?))
+    Ok(json(&app.folds.explain(run, &stage).await?))
 }
 
 pub(super) async fn context(
@@ -105,10 +101,9 @@ pub(super) async fn diff(
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
     let style = if query.stat { PatchStyle::Stat } else { PatchStyle::Patch };
-    let store = &*app.actions.store;
-    let made =
-        fabro_inspect::run_patch(store, &store.runs_dir(), run, query.stage.as_deref(), style)
-            .await?;
+    let runs_dir = app.actions.store.runs_dir();
+    let view = app.folds.view(run).await?;
+    let made = view.patch(&runs_dir, query.stage.as_deref(), style).await?;
     let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     Ok((kind, made.unwrap_or_default().patch).into_response())
 }

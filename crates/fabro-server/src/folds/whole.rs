@@ -5,15 +5,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use fabro_engine::Cursor;
+use fabro_engine::{Cursor, RunState};
 use fabro_events::Event;
 use fabro_inspect::{ArtifactFold, CostFold, Inspect, ReportError, RunFold};
 use fabro_run::{Gate, is_driven, now_ms};
-use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_store::{Runs as _, SqliteStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 use tokio::sync::OwnedMutexGuard;
 
-use super::{PAGE, counts, rewind};
+use super::ahead::ReadAhead;
+use super::{counts, rewind};
 use crate::problem::Problem;
 
 /// What all kept runs may take together, in bytes.
@@ -49,6 +50,21 @@ impl Whole {
             json: None,
             bytes: RUN_BYTES,
         }
+    }
+
+    /// Its last event.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Where the run stands.
+    pub(super) fn state(&self) -> &RunState {
+        self.fold.state()
+    }
+
+    /// The gates of the run alone.
+    pub(super) fn gates(&self) -> Vec<Gate> {
+        self.fold.gates()
     }
 
     /// The main line as it is now.
@@ -106,8 +122,12 @@ impl Wholes {
     }
 
     /// The report of a run as JSON, with the gates of its sub-workflows and its last event.
-    pub(super) async fn json(&self, run: RunId, gates: Vec<Gate>) -> Result<(Bytes, u64), Problem> {
-        let mut whole = self.get(run).await?;
+    pub(super) async fn json(
+        &self,
+        run: RunId,
+        mut whole: WholeRun,
+        gates: Vec<Gate>,
+    ) -> Result<(Bytes, u64), Problem> {
         if let Some(json) = &whole.json {
             return Ok((json.clone(), whole.seq));
         }
@@ -175,8 +195,9 @@ impl Wholes {
             *whole = Whole::new(run, Vec::new());
         }
         whole.json = None;
+        let mut log = ReadAhead::new(&self.store, run);
         while whole.seq < last || last == 0 {
-            let page = self.store.read(run, whole.seq, PAGE).await?;
+            let page = log.page(whole.seq).await?;
             if page.is_empty() {
                 break;
             }
@@ -199,7 +220,7 @@ impl Wholes {
 #[cfg(test)]
 mod tests {
     use fabro_events::{CreatedRun, Entry, EventBody};
-    use fabro_store::Batch;
+    use fabro_store::{Batch, RunLog as _};
     use fabro_types::{BlobRef, ContextPatch};
 
     use super::*;
@@ -236,7 +257,8 @@ mod tests {
         }
         let mut wholes = Wholes::new(Arc::clone(&store));
         let check = async |wholes: &Wholes, run| {
-            let (json, seq) = wholes.json(run, Vec::new()).await.unwrap();
+            let whole = wholes.get(run).await.unwrap();
+            let (json, seq) = wholes.json(run, whole, Vec::new()).await.unwrap();
             let expect = fabro_inspect::inspect_run(&*store, run).await.unwrap();
             assert_eq!(json, serde_json::to_vec(&expect).unwrap());
             seq
@@ -248,9 +270,11 @@ mod tests {
         let ended = EventBody::RunCanceled { reason: "enough".into(), by_parent: None };
         append(&store, one, 3, ended).await;
         assert_eq!(check(&wholes, one).await, 3);
-        let first = wholes.json(one, Vec::new()).await.unwrap().0;
-        let second = wholes.json(one, Vec::new()).await.unwrap().0;
-        assert_eq!(first.as_ptr(), second.as_ptr());
+        let again = async || {
+            let whole = wholes.get(one).await.unwrap();
+            wholes.json(one, whole, Vec::new()).await.unwrap().0
+        };
+        assert_eq!(again().await.as_ptr(), again().await.as_ptr());
 
         let kept = |wholes: &Wholes| -> Vec<RunId> {
             wholes.kept.lock().unwrap().iter().map(|(run, ..)| *run).collect()

@@ -158,6 +158,9 @@ async fn find(app: &App, view: &View, query: &Query, after: u64) -> Result<Found
     };
     let is_filtered = !name.is_empty() || stage.is_some();
     let mut events = Vec::new();
+    let places = stage.and_then(|stage| places(view, stage));
+    let after = after.max(places.map_or(0, |(first, _)| first.saturating_sub(1)));
+    let until = places.map_or(u64::MAX, |(_, last)| last);
     let mut last = after;
     loop {
         let count = if is_filtered { PAGE } else { ROWS + 1 };
@@ -172,13 +175,30 @@ async fn find(app: &App, view: &View, query: &Query, after: u64) -> Result<Found
                 events.push(event);
             }
         }
-        if is_end {
+        if is_end || last >= until {
             return Ok(Found { events, next: None });
         }
         if last - after >= MAX_SCANNED {
             return Ok(Found { events, next: Some(last) });
         }
     }
+}
+
+/// The first and the last event of the stages with this name; `None` where others may count too: those that a rewind
+/// took back, and what was recorded of an exit that was not entered.
+fn places(view: &View, name: StageName<'_>) -> Option<(u64, u64)> {
+    if !view.rewinds.is_empty() {
+        return None;
+    }
+    let mut places = None;
+    for row in view.run.stages.iter().filter(|row| row.key().is_called(name)) {
+        if view.may_be_exit(row) {
+            return None;
+        }
+        let (first, last) = places.unwrap_or((row.first_seq, row.last_seq));
+        places = Some((first.min(row.first_seq), last.max(row.last_seq)));
+    }
+    places
 }
 
 fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {

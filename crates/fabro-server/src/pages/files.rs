@@ -8,10 +8,10 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{self, State};
 use axum::response::Response;
-use fabro_events::{Event, EventBody};
-use fabro_inspect::{ArtifactRow, StageKey, patch_source};
+use fabro_events::Event;
+use fabro_inspect::{ArtifactFold, ArtifactRow, PatchError};
 use fabro_page::{Links, artifacts, cost, patch as patch_html};
-use fabro_sandbox::git::{CHANGES, PatchStyle, patch};
+use fabro_sandbox::git::{CHANGES, PatchStyle};
 use fabro_store::Runs as _;
 use fabro_types::RunId;
 
@@ -173,57 +173,18 @@ pub(super) async fn changed(
     view: &View,
     stage: Option<&str>,
 ) -> Result<Option<Vec<u8>>, String> {
-    let (from, to) = match stage {
-        None => match &view.whole_change {
-            Some((from, to)) => (from, to),
-            None => return Ok(None),
-        },
-        Some(name) => match view.changes.iter().rfind(|change| change.stage == name) {
-            Some(change) => (&change.from, &change.to),
-            None => return Ok(None),
-        },
-    };
-    if from == to {
-        return Ok(None);
-    }
-    let run_dir = app.actions.store.runs_dir().join(view.run.id.to_string());
-    let source = patch_source(view.created.worktree.as_ref(), &run_dir);
-    match patch(&source, from, to, PatchStyle::Patch).await {
-        Ok(patch) => Ok(Some(patch)),
-        Err(error) => {
-            let run = view.run.id;
-            let repository = source.dir().display();
-            Err(format!("the changes of run {run} cannot be read in {repository}: {error}"))
-        }
+    match view.patch(&app.actions.store.runs_dir(), stage, PatchStyle::Patch).await {
+        Err(PatchError::NotRecorded { .. }) => Ok(None),
+        Ok(made) => Ok(made.map(|made| made.patch).filter(|patch| !patch.is_empty())),
+        Err(error) => Err(error.to_string()),
     }
 }
 
 /// The artifacts that a stage left, from its events.
-pub(super) fn stage_artifacts(app: &App, view: &View, events: &[&Event]) -> Vec<ArtifactRow> {
-    let run = view.run.id;
-    let dir = app.actions.store.runs_dir().join(run.to_string());
-    let mut rows: Vec<ArtifactRow> = Vec::new();
+pub(super) fn stage_artifacts(app: &App, events: &[&Event]) -> Vec<ArtifactRow> {
+    let mut fold = ArtifactFold::default();
     for event in events {
-        let (EventBody::ArtifactCaptured(artifact), Some(stage)) =
-            (&event.entry.body, StageKey::of(event))
-        else {
-            continue;
-        };
-        // A later one has the place of an earlier one.
-        rows.retain(|row| *row.below != *artifact.file);
-        rows.push(ArtifactRow {
-            run,
-            stage: stage.full_name(),
-            attempt: artifact.attempt,
-            path: artifact.path.clone(),
-            size: artifact.size,
-            media_type: artifact.media_type.clone(),
-            sha256: artifact.sha256.clone(),
-            file: dir.join(&*artifact.file),
-            ts_ms: event.ts_ms,
-            below: artifact.file.to_string(),
-            above: None,
-        });
+        fold.apply(event);
     }
-    rows
+    ArtifactFold::rows(&[fold], &app.actions.store.runs_dir(), None)
 }

@@ -77,6 +77,9 @@ struct Shown<'a> {
     action: Option<String>,
     question: &'a str,
     options: &'a [GateOption],
+    /// The options as text, for who cannot send a form.
+    listed: Vec<&'a GateOption>,
+    run: RunId,
     freeform: bool,
     text_option: Option<&'a GateOption>,
     deadline: Option<String>,
@@ -136,6 +139,8 @@ impl<'a> Shown<'a> {
             action: (role >= Role::Answer).then_some(action),
             question: &gate.question,
             options: &gate.options,
+            listed: gate.options.iter().chain(&gate.text_option).collect(),
+            run: of.of.id,
             freeform: gate.freeform,
             text_option: gate.text_option.as_ref(),
             deadline: gate.deadline_ms.map(timestamp),
@@ -201,6 +206,7 @@ pub(super) fn as_links(gates: &[GateOf]) -> Result<String, Problem> {
     let shown = gates.iter().map(|it| Shown {
         link: Some((format!("/runs/{}", it.of.id), &*it.of)),
         action: None,
+        listed: Vec::new(),
         ..Shown::new(it, Role::Read)
     });
     render(&Gates { gates: shown.collect() })
@@ -263,7 +269,7 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
     let events: Vec<_> = events.iter().collect();
     let (report, _) = stage_of_row(&events, row.clone(), [], &*app.actions.store)?;
     let links = Links::Server(format!("/runs/{}", gate.run));
-    let files = stage_artifacts(app, &view, &events);
+    let files = stage_artifacts(app, &events);
     let files: Vec<&ArtifactRow> = files.iter().collect();
     let patch = match changed(app, &view, Some(&row.name())).await {
         Ok(bytes) => bytes.map(|bytes| patch(&bytes)).unwrap_or_default(),

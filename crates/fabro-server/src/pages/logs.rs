@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::Command;
 
 use super::{Frame, RunHead, Section, Tab, for_caller, query as query_of, render};
-use crate::api::{Params, log_command, logs_failed, too_many};
+use crate::api::{Params, ShownLogs, log_command, logs_failed, too_many};
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::problem::Problem;
@@ -46,6 +46,9 @@ struct Line {
     text: String,
     #[serde(skip)]
     link: String,
+    /// The line above is of the same stage: its link is the one that the keyboard comes to.
+    #[serde(skip)]
+    continues: bool,
 }
 
 #[derive(Template)]
@@ -59,6 +62,8 @@ struct Page<'a> {
     /// Where the script finds the lines; `None` when none follow.
     stream: Option<String>,
     lines: Vec<Line>,
+    /// All lines as JSON.
+    download: String,
 }
 
 pub(super) async fn page(
@@ -85,9 +90,16 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
     let follows = view.run.status == RunStatus::Running;
     let links = Links::Server(format!("/runs/{id}"));
     let place = app.live.place().ok_or_else(too_many)?;
-    let written = read(log_command(&app.actions, id, chosen, Some(LINES), false)).await?;
+    let after = chosen.and_then(|stage| view.before(stage));
+    let shown = ShownLogs { stage: chosen, after, tail: Some(LINES), follows: false };
+    let written = read(log_command(&app.actions, id, &shown)).await?;
     drop(place);
-    let written = written.into_iter().map(|line| Line { link: links.stage(&line.stage), ..line });
+    let mut last = String::new();
+    let written = written.into_iter().map(|line| {
+        let continues = last == line.stage;
+        last.clone_from(&line.stage);
+        Line { link: links.stage(&line.stage), continues, ..line }
+    });
     let tail = LINES.to_string();
     let pairs = [("follow", "true"), ("tail", &*tail), ("stage", stage)];
     render(&Page {
@@ -98,6 +110,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         follows,
         stream: follows.then(|| format!("/api/v1/runs/{id}/logs{}", query_of(&pairs))),
         lines: written.collect(),
+        download: format!("/api/v1/runs/{id}/logs{}", query_of(&[("stage", stage)])),
     })
 }
 

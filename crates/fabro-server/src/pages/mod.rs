@@ -43,6 +43,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/start/{workflow}", get(start::page))
         .route("/runs/{run}", get(run::page))
         .route("/runs/{run}/fork", get(fork::page))
+        .route("/runs/{run}/again", get(start::again))
         .route("/runs/{run}/rows", get(stages::page))
         .route("/runs/{run}/events", get(events::page))
         .route("/runs/{run}/logs", get(logs::page))

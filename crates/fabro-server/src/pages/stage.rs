@@ -80,7 +80,7 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
         Ok(patch) => (patch, None),
         Err(error) => (None, Some(error)),
     };
-    let files = stage_artifacts(app, &view, &events);
+    let files = stage_artifacts(app, &events);
     let files: Vec<&ArtifactRow> = files.iter().collect();
     let workflow = view.workflow.as_deref();
     let node = workflow.and_then(|it| Some(it.node(it.find(&row.node)?)));

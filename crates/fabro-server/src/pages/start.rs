@@ -1,5 +1,6 @@
 //! Starting a run of a workflow of the project.
 
+use std::fs;
 use std::sync::Arc;
 
 use askama::Template;
@@ -7,8 +8,8 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use fabro_run::{StartForm, new_run_id, start_form};
-use fabro_types::{Diagnostic, LineIndex, Severity, one_line};
+use fabro_run::{Bundle, RunError, StartForm, new_run_id, render_goal, start_form};
+use fabro_types::{Diagnostic, LineIndex, RunId, Severity, one_line};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
@@ -23,6 +24,9 @@ const GOAL: usize = 160;
 
 /// The most findings of a workflow.
 const FINDINGS: usize = 50;
+
+/// How the mark in the place of a secret begins.
+const REDACTED: &str = "[redacted";
 
 /// The longest line of a workflow that is shown, in characters.
 const LINE: usize = 200;
@@ -78,6 +82,20 @@ struct Page<'a> {
     key: String,
     goal: String,
     inputs: Vec<Input>,
+    /// The run that the form begins with, if there is one.
+    given: Option<Given>,
+}
+
+/// What the form has of an earlier run.
+struct Given {
+    run: RunId,
+    /// Empty where it is the goal of the workflow.
+    goal: String,
+    model: String,
+    max_cost: String,
+    worktree: bool,
+    auto_approve: bool,
+    dry_run: bool,
 }
 
 pub(super) async fn list(
@@ -124,26 +142,82 @@ pub(super) async fn page(
     for_caller(caller, async |role| {
         permitted(role, Role::Admin)?;
         let Path(name) = name?;
-        let form = form_of(&app, &name)?;
-        let lines = LineIndex::new(&form.source);
-        let is_valid = form.findings.iter().all(|it| it.severity != Severity::Error);
-        // Errors first: a workflow that has them cannot be started.
-        let (errors, warnings): (Vec<_>, Vec<_>) =
-            form.findings.iter().partition(|it| it.severity == Severity::Error);
-        let shown = errors.into_iter().chain(warnings);
-        render(&Page {
-            frame: Frame::new(&format!("Start {name}"), role, Section::Start),
-            name: &name,
-            file: form.file.display().to_string(),
-            findings: shown.take(FINDINGS).map(|it| finding(it, &lines)).collect(),
-            left_out: form.findings.len().saturating_sub(FINDINGS),
-            is_valid,
-            key: new_run_id().to_string(),
-            goal: form.goal.unwrap_or_default(),
-            inputs: form.inputs.into_iter().map(|(name, value)| input(name, value)).collect(),
-        })
+        html(role, &name, form_of(&app, &name)?, None)
     })
     .await
+}
+
+/// The form with the goal, the inputs and the options of a run. The workflow is the one that the project has now.
+pub(super) async fn again(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
+    run: Result<Path<String>, PathRejection>,
+) -> Response {
+    for_caller(caller, async |role| {
+        permitted(role, Role::Admin)?;
+        let Path(run) = run?;
+        let run = app.actions.find(&run).await?;
+        let created = Arc::clone(&app.folds.view(run).await?.created);
+        let bundle = Bundle::load(&*app.actions.store, &created.bundle).map_err(RunError::from)?;
+        let name = name_in_project(&app, &bundle.file).ok_or_else(|| {
+            let file = one_line(&bundle.file, LINE);
+            Problem::not_found(
+                "workflow_not_found",
+                format!("`{file}`, the workflow of the run, is none of the project"),
+                "start it with `fabro run`, or fork the run",
+            )
+        })?;
+        let mut form = form_of(&app, &name)?;
+        let usual = form.goal.as_deref().unwrap_or_default();
+        let is_usual = render_goal(usual, &created.inputs).is_ok_and(|goal| goal == created.goal);
+        let given = Given {
+            run,
+            goal: if is_usual { String::new() } else { created.goal.clone() },
+            model: bundle.settings.model.unwrap_or_default(),
+            max_cost: created.max_cost.map(|limit| limit.to_string()).unwrap_or_default(),
+            worktree: created.worktree.is_some(),
+            auto_approve: bundle.settings.auto_approve,
+            dry_run: created.dry_run,
+        };
+        for (key, value) in &created.inputs {
+            // The log has no secrets: one has to be given again.
+            if !value.to_string().contains(REDACTED) {
+                form.inputs.insert(key.clone(), Some(value.clone()));
+            }
+        }
+        html(role, &name, form, Some(given))
+    })
+    .await
+}
+
+/// The workflow of the project that is this file.
+fn name_in_project(app: &App, file: &str) -> Option<String> {
+    let file = fs::canonicalize(app.actions.config.project.join(file)).ok()?;
+    app.actions.workflows().into_iter().find(|name| {
+        let target = app.actions.workflow(name);
+        target.is_ok_and(|it| fs::canonicalize(it.workflow_file).is_ok_and(|it| it == file))
+    })
+}
+
+fn html(role: Role, name: &str, form: StartForm, given: Option<Given>) -> Result<String, Problem> {
+    let lines = LineIndex::new(&form.source);
+    let is_valid = form.findings.iter().all(|it| it.severity != Severity::Error);
+    // Errors first: a workflow that has them cannot be started.
+    let (errors, warnings): (Vec<_>, Vec<_>) =
+        form.findings.iter().partition(|it| it.severity == Severity::Error);
+    let shown = errors.into_iter().chain(warnings);
+    render(&Page {
+        frame: Frame::new(&format!("Start {name}"), role, Section::Start),
+        name,
+        file: form.file.display().to_string(),
+        findings: shown.take(FINDINGS).map(|it| finding(it, &lines)).collect(),
+        left_out: form.findings.len().saturating_sub(FINDINGS),
+        is_valid,
+        key: new_run_id().to_string(),
+        goal: form.goal.unwrap_or_default(),
+        inputs: form.inputs.into_iter().map(|(name, value)| input(name, value)).collect(),
+        given,
+    })
 }
 
 fn form_of(app: &App, name: &str) -> Result<StartForm, Problem> {
