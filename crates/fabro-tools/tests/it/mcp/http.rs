@@ -185,5 +185,5 @@ async fn a_log_in_that_is_needed_is_said() {
             let _ = stream.write_all(refusal.as_bytes()).await;
         }
     });
-    assert_snapshot!(failure(&url, &[]).await, @"MCP server `fake`: it asks for authorization: log in to it, or set its Authorization header");
+    assert_snapshot!(failure(&url, &[]).await, @"MCP server `fake`: it asks for a login: run `fabro mcp login fake`, or set its Authorization header");
 }
