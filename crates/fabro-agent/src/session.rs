@@ -188,6 +188,7 @@ impl Session {
     ///
     /// [`recall`]: Self::recall
     pub fn restore(&mut self, transcript: Transcript) {
+        let has_begun = !transcript.is_empty();
         let transcript = self.take_messages(transcript);
         self.turns += transcript.turns;
         self.corrections += transcript.corrections;
@@ -199,7 +200,7 @@ impl Session {
             Some(agents) => agents.restore(transcript.spawned, subagents),
             None => self.closed(subagents.into_keys()),
         }
-        if !transcript.is_empty() {
+        if has_begun {
             self.has_begun(transcript.given.as_deref());
         }
         self.due = transcript.due.clone();

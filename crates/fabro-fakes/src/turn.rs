@@ -18,7 +18,7 @@ pub enum Block {
         /// The pieces.
         text: Vec<String>,
     },
-    /// Reasoning. `OpenAI`'s protocol has no field for the signature.
+    /// Reasoning. In Chat Completions one with a signature has the fields of `OpenRouter`.
     Thinking {
         /// The text.
         text: String,

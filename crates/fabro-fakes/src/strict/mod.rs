@@ -37,6 +37,12 @@ pub enum Vendor {
     Qwen,
     /// Gemini's interface that is compatible with Chat Completions.
     GeminiCompatible,
+    /// `OpenRouter`, with a model whose reasoning is signed.
+    OpenRouter,
+    /// Moonshot, with a model that always thinks.
+    Moonshot,
+    /// xAI, with a model that cannot be told not to think.
+    XAi,
 }
 
 /// Answers requests that the provider accepts, and refuses the others: for

@@ -115,6 +115,14 @@ pub(crate) fn login_need(error: &(dyn std::error::Error + 'static)) -> Option<Lo
     None
 }
 
+/// Whether the request had reached the server when the connection ended: it may have taken effect.
+pub(crate) fn was_sent(error: &(dyn std::error::Error + 'static)) -> bool {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => !error.is_connect() && !error.is_builder(),
+        _ => false,
+    }
+}
+
 /// An error with its causes, briefly. Without URLs, because they may contain keys.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static), url: Option<&str>) -> String {
     let error = match error.downcast_ref() {

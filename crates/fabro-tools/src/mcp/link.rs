@@ -121,7 +121,16 @@ impl Link {
                 Err(error) => error,
             };
             if !connection.is_broken(&error) {
-                return self.error(&self.reason(&error));
+                if !was_sent(&error) {
+                    return self.error(&self.reason(&error));
+                }
+                if std::mem::take(&mut may_retry) {
+                    continue;
+                }
+                let error = self.server_error(self.reason(&error), String::new());
+                return Output::error(format!(
+                    "the call was interrupted, and may have taken effect or not: {error}"
+                ));
             }
             let error = self.failed(&connection, error).await;
             if !may_retry {
@@ -400,6 +409,11 @@ fn login_need(error: &ClientInitializeError) -> Option<LoginNeed> {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => login_need(fallback),
         _ => None,
     }
+}
+
+/// Whether the server may have done what it was asked for, although its answer is lost.
+fn was_sent(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::TransportSend(error) if http::was_sent(error.error.as_ref()))
 }
 
 fn startup_timed_out(limit: Duration) -> String {
