@@ -18,7 +18,8 @@ pub enum Block {
         /// The pieces.
         text: Vec<String>,
     },
-    /// Reasoning. In Chat Completions one with a signature has the fields of `OpenRouter`.
+    /// Reasoning. In Chat Completions there is a field for the signature of a strict server only, that of
+    /// `OpenRouter`.
     Thinking {
         /// The text.
         text: String,

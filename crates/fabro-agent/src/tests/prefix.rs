@@ -209,6 +209,7 @@ async fn after_a_crash_and_in_a_thread_the_opening_is_as_it_was() {
     assert_eq!(told(&again), told(&first));
     assert!(own.notes().is_empty(), "nothing is new");
     let opening = "The stage is \"Check\".".to_owned();
+    let model = Play::list(vec![say("Done.")]);
     let (mut next, own) = session(&model, Settings { opening: opening.clone(), ..opened() });
     next.recall(recorded());
     next.send("Check it".to_owned(), &never()).await.unwrap();

@@ -99,5 +99,10 @@ async fn the_stages_of_a_thread_share_what_their_provider_has_cached() {
             assert!(last.contains(&format!(r#"The stage is \"{stage}\""#)), "{stage}: {last}");
         }
     }
-    assert_snapshot!(told, @"");
+    assert_snapshot!(told, @r"
+    claude-opus-5-5: [0, 58, 98, 71, 98, 77]
+    gpt-6.2-sol: [0, 58, 97, 71, 97, 77]
+    gpt-5.2: [0, 58, 98, 70, 98, 77]
+    gemini-4-argon: [0, 56, 96, 70, 97, 77]
+    ");
 }

@@ -19,7 +19,9 @@ async fn answer(vendor: Vendor, path: &str, body: &Value) -> String {
     let message = ["/error/message", "/error", "/message/detail/0/type", "/message"];
     let message = message.iter().find_map(|place| body.pointer(place));
     match message.and_then(Value::as_str) {
-        Some(message) if status != "200" => format!("{status} {message:.110}"),
+        Some(message) if status != "200" => {
+            format!("{status} {message:.110}").trim_end().to_owned()
+        }
         _ => status,
     }
 }
@@ -266,9 +268,9 @@ async fn gemini_and_compatible_servers() {
     200
     400 Function response "f" does not match its call.
     400 Please ensure that the number of function response parts is equal to the number of function call parts of the 
-    400 Unable to submit request because it has a maxOutputTokens value that is out of the supported range: from 1 (inclus
+    400 Unable to submit request because it has a maxOutputTokens value that is out of the supported range: from 1 (in
     400 presencePenalty is not supported for this model.
-    400 Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores
+    400 Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), undersco
     400 The last content must not be of the role `model`.
     400 Please ensure that function call turn comes immediately after a user turn or after a function response turn.
     400 Function calling with a response mime type: 'application/json' is unsupported
