@@ -26,7 +26,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = Arc::new(LocalFiles::new(dir.path())?);
     let tools = file_tools(files).into_iter().fold(ToolSet::new(), ToolSet::with);
     let system = system_prompt(&SystemInfo {
-        label: "Fix the sum",
         work_dir: Some(dir.path()),
         permissions: Permissions::ReadWrite,
         tools: &tools.allowed(Permissions::ReadWrite).names(),

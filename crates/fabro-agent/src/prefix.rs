@@ -24,16 +24,23 @@ pub(crate) fn meter(settings: &Settings, specs: &[ToolSpec]) -> Meter {
 
 /// The same for a record, redacted; `None` when there is nothing.
 pub(crate) fn recorded_prefix(settings: &Settings, specs: &[ToolSpec]) -> Option<Box<Given>> {
-    let system = (!settings.system.is_empty()).then(|| Value::from(settings.system.as_str()));
-    let [system, tools] = [system, definitions(specs)].map(|value| {
+    let text = |text: &str| (!text.is_empty()).then(|| Value::from(text));
+    let all = [text(&settings.system), definitions(specs), text(&settings.opening)];
+    let [system, tools, opening] = all.map(|value| {
         let mut value = value?;
         settings.redactor.redact_value(&mut value);
         Some(Arc::new(value))
     });
-    (system.is_some() || tools.is_some()).then(|| Box::new(Given { system, tools }))
+    let given = Given { system, tools, opening };
+    (given != Given::default()).then(|| Box::new(given))
 }
 
-/// Whether a record, whose journal may have put its values into blobs, is equal.
+/// A message as the model gets it.
+pub(crate) fn opened(opening: &str, text: &str) -> String {
+    format!("{opening}\n\n{text}")
+}
+
+/// Whether a record, whose journal may have put its values into blobs, has the same system prompt and tools.
 pub(crate) fn is_same(recorded: &Given, given: &Given) -> bool {
     let same = |recorded: &Option<Arc<Value>>, given: &Option<Arc<Value>>| match (recorded, given) {
         (Some(recorded), Some(given)) => {

@@ -9,7 +9,9 @@ use crate::skills::list;
 /// What a system prompt is built from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemInfo<'a> {
-    /// What the agent works on: the label of its node.
+    /// The label of its node, where the conversation began with it in the system prompt. Empty for others:
+    /// their first message says it ([`Settings::opening`](crate::Settings::opening)), so that the stages of
+    /// a thread begin their requests with the same text, which the provider has cached.
     pub label: &'a str,
     /// Where it works.
     pub work_dir: Option<&'a Path>,

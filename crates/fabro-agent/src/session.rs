@@ -17,7 +17,7 @@ use self::agents::Agents;
 use crate::conversation::Conversation;
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, shorten_results, user_note};
-use crate::prefix::{is_same, meter, recorded_prefix};
+use crate::prefix::{is_same, meter, opened, recorded_prefix};
 use crate::repeats::{self, RepeatAction, Repeats};
 use crate::steering::{SteeringQueue, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
@@ -188,6 +188,7 @@ impl Session {
     ///
     /// [`recall`]: Self::recall
     pub fn restore(&mut self, transcript: Transcript) {
+        let has_begun = !transcript.is_empty();
         let transcript = self.take_messages(transcript);
         self.turns += transcript.turns;
         self.corrections += transcript.corrections;
@@ -199,10 +200,8 @@ impl Session {
             Some(agents) => agents.restore(transcript.spawned, subagents),
             None => self.closed(subagents.into_keys()),
         }
-        if let (Some(before), Some(now)) = (&transcript.given, &self.given)
-            && is_same(before, now)
-        {
-            self.given = None;
+        if has_begun {
+            self.has_begun(transcript.given.as_deref());
         }
         self.due = transcript.due.clone();
         let Transcript { files, open, .. } = transcript;
@@ -236,8 +235,13 @@ impl Session {
         self.due = RepeatAction::None;
         self.cuts = 0;
         let given = self.given.take();
+        let opening = given.as_ref().and_then(|given| given.opening.as_ref());
+        let shown = match opening.and_then(|opening| opening.as_str()) {
+            Some(opening) => opened(opening, &text),
+            None => text.clone(),
+        };
         self.note(user_note(&text, purpose, given));
-        self.push(Arc::new(Message::user(text)));
+        self.push(Arc::new(Message::user(shown)));
         self.run(cancel).await
     }
 
@@ -422,6 +426,16 @@ impl Session {
                 format!("{}{}", self.partial_answer, last.text())
             }
             _ => String::new(),
+        }
+    }
+
+    /// The first message was sent, with this.
+    fn has_begun(&mut self, before: Option<&Given>) {
+        let Some(now) = &mut self.given else { return };
+        now.opening = None;
+        let is_known = before.is_some_and(|before| is_same(before, now));
+        if is_known || **now == Given::default() {
+            self.given = None;
         }
     }
 

@@ -51,6 +51,9 @@ pub type Live = Arc<dyn Fn(LiveAnswer<'_>) + Send + Sync>;
 pub struct Settings {
     /// The system prompt; none when it is empty. See [`system_prompt`](crate::system_prompt).
     pub system: String,
+    /// What stands before the text of the first message, with a blank line between them; nothing when it is
+    /// empty.
+    pub opening: String,
     /// The model's name; `None` leaves the choice to the provider's default.
     pub model: Option<String>,
     /// The provider's name; `None` leaves the choice to what is configured.
@@ -101,6 +104,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             system: String::new(),
+            opening: String::new(),
             model: None,
             provider: None,
             reasoning_effort: None,

@@ -256,7 +256,7 @@ impl Summarize for SummaryWriter<'_> {
         match self.ask(request).await {
             Ok(reply) => {
                 self.progress.lock().usage = Some(reply.usage.clone());
-                let text = reply.text();
+                let text = with_stage(reply.text(), &self.parts.settings.opening);
                 Ok(self.parts.settings.redactor.redact(&text).into_owned())
             }
             Err(error) => {
@@ -267,6 +267,16 @@ impl Summarize for SummaryWriter<'_> {
             }
         }
     }
+}
+
+/// The summary with the stage that the first message named, where the model has not kept it.
+fn with_stage(mut summary: String, opening: &str) -> String {
+    let stage = opening.lines().next().unwrap_or_default();
+    if !stage.is_empty() && !summary.trim().is_empty() && !summary.contains(stage) {
+        summary.push_str("\n\n## Stage\n");
+        summary.push_str(stage);
+    }
+    summary
 }
 
 fn completed(done: &Compaction, usage: Option<Usage>) -> CompletedCompaction {

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::ledger::Totals;
 use crate::message::shorten_results;
+use crate::prefix::opened;
 use crate::repeats::{self, RepeatAction, Repeats};
 use crate::subagent_calls::{self, SPAWN, send_arguments};
 
@@ -180,6 +181,11 @@ impl Transcript {
     /// What the conversation has used, agents that it began included.
     pub fn usage(&self) -> &Usage {
         &self.totals.usage
+    }
+
+    /// The system prompt that was recorded last: a text, or a reference to a blob of it.
+    pub fn system(&self) -> Option<&Value> {
+        self.given.as_ref()?.system.as_deref()
     }
 
     fn read<'e, E: std::error::Error + 'static>(
@@ -359,7 +365,9 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
         match body {
             EventBody::AgentMessage { role, message: Some(message), given, purpose, .. } => {
                 let message = self.message(role, message)?;
-                self.message_sent(message, *purpose);
+                let opening = given.as_ref().and_then(|given| given.opening.as_deref());
+                let opening = opening.map(|opening| self.text(opening)).transpose()?;
+                self.message_sent(message, *purpose, opening);
                 if given.is_some() {
                     self.transcript.given.clone_from(given);
                 }
@@ -432,7 +440,12 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
         self.of_subagents.entry(id.clone()).or_default().push(event);
     }
 
-    fn message_sent(&mut self, message: Message, mark: Option<MessagePurpose>) {
+    fn message_sent(
+        &mut self,
+        message: Message,
+        mark: Option<MessagePurpose>,
+        opening: Option<String>,
+    ) {
         let transcript = &mut self.transcript;
         match message.role {
             Role::Assistant => transcript.answer(message),
@@ -445,7 +458,10 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
                     return;
                 }
                 transcript.corrections += u32::from(purpose == MessagePurpose::Correction);
-                transcript.user(text);
+                transcript.user(match opening {
+                    Some(opening) => opened(&opening, &text),
+                    None => text,
+                });
                 transcript.repeats = Repeats::default();
                 transcript.due = RepeatAction::None;
             }

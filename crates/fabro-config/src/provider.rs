@@ -27,6 +27,9 @@ pub struct ProviderSettings {
     pub interface: Option<ModelInterface>,
     /// `output_schema`: whether it takes the JSON Schema of a response; when absent, that is tried.
     pub output_schema: Option<bool>,
+    /// `long_cache`: whether its prompt cache is kept for an hour instead of five minutes, where its kind is
+    /// `anthropic`.
+    pub long_cache: Option<bool>,
     /// `api_key_env`: the environment variable that holds its key. See [`ProviderSettings::api_key`].
     pub api_key_env: Option<String>,
     /// `headers`: sent with every request. As written: `$NAME` is an environment variable.

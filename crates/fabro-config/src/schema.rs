@@ -209,6 +209,7 @@ const COMMON: &[Setting] = &[
     ("providers.NAME.api_key_env", Variable),
     ("providers.NAME.interface", Word(&["responses", "chat_completions"])),
     ("providers.NAME.output_schema", Bool),
+    ("providers.NAME.long_cache", Bool),
     ("providers.NAME.headers", Headers),
     ("providers.NAME.request_timeout", Duration),
     ("providers.NAME.stream_timeout", Duration),

@@ -499,6 +499,10 @@ pub struct Given {
     /// reference to a blob of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Arc<Value>>,
+    /// What stands before the text of the message, with a blank line between them: a text, or a reference
+    /// to a blob of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<Arc<Value>>,
 }
 
 /// The end of a tool call.

@@ -77,9 +77,9 @@ fn messages_read_back_with_and_without_what_was_given() {
     };
     let value = |name: &str| Some(Arc::new(serde_json::Value::from(name)));
     check("", None);
-    check(r#","given":{"tools":"t"}"#, Some(Given { system: None, tools: value("t") }));
-    let both = Given { system: value("s"), tools: value("t") };
-    check(r#","given":{"system":"s","tools":"t"}"#, Some(both));
+    check(r#","given":{"tools":"t"}"#, Some(Given { tools: value("t"), ..Given::default() }));
+    let all = Given { system: value("s"), tools: value("t"), opening: value("o") };
+    check(r#","given":{"system":"s","tools":"t","opening":"o"}"#, Some(all));
 }
 
 #[test]

@@ -41,6 +41,7 @@
 //!   answered. With it they check what clients get wrong, not all of a request.
 
 mod anthropic;
+mod cache;
 mod fault;
 mod gemini;
 mod http;
@@ -53,6 +54,7 @@ mod strict;
 mod turn;
 mod wire;
 
+pub use cache::caching;
 pub use fault::Fault;
 pub use http::Request;
 pub use response::Response;

@@ -14,7 +14,14 @@ pub(crate) fn stream(turn: &Turn) -> (Vec<String>, Vec<String>) {
             Block::Text { text } => {
                 events.extend(text.iter().map(|text| delta(&json!({"content": text}))));
             }
-            Block::Thinking { text, .. } => events.push(delta(&json!({"reasoning_content": text}))),
+            Block::Thinking { text, signature } if !is_sealed(signature.as_deref()) => {
+                events.push(delta(&json!({"reasoning_content": text})));
+            }
+            Block::Thinking { text, signature } => {
+                for detail in [detail(text, None), detail("", signature.as_deref())] {
+                    events.push(delta(&json!({"reasoning": text, "reasoning_details": [detail]})));
+                }
+            }
             Block::Redacted { .. } => {}
             Block::Call { id, name, arguments } => {
                 events.extend(call(calls, id, name, arguments));
@@ -28,6 +35,17 @@ pub(crate) fn stream(turn: &Turn) -> (Vec<String>, Vec<String>) {
     end.push(event(None, &chunk(&json!({"choices": [], "usage": usage(tokens)}))));
     end.push(event(None, "[DONE]"));
     (events, end)
+}
+
+/// Whether a strict server has made this signature.
+fn is_sealed(signature: Option<&str>) -> bool {
+    signature.is_some_and(|it| it.starts_with("sealed:"))
+}
+
+/// Reasoning with a signature, as `OpenRouter` sends it.
+fn detail(text: &str, signature: Option<&str>) -> Value {
+    json!({"type": "reasoning.text", "text": text, "signature": signature, "format": "anthropic-claude-v1",
+        "index": 0})
 }
 
 /// A call comes with its name first and its arguments in two pieces.

@@ -117,6 +117,14 @@ impl Response {
         self
     }
 
+    /// The token usage of a turn that has none.
+    pub(crate) fn with_tokens(mut self, tokens: Tokens) -> Self {
+        if let Kind::Turn(turn) = &mut self.kind {
+            turn.usage.get_or_insert(tokens);
+        }
+        self
+    }
+
     /// The stop reason of a turn, in the provider's own word. `length` and `content_filter` are
     /// translated for Anthropic.
     pub fn stop(mut self, word: &str) -> Self {

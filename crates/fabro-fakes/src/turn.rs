@@ -18,7 +18,8 @@ pub enum Block {
         /// The pieces.
         text: Vec<String>,
     },
-    /// Reasoning. `OpenAI`'s protocol has no field for the signature.
+    /// Reasoning. In Chat Completions there is a field for the signature of a strict server only, that of
+    /// `OpenRouter`.
     Thinking {
         /// The text.
         text: String,

@@ -20,7 +20,7 @@ impl Protocol {
             Self::OpenAi
         } else if path.ends_with("/responses") {
             Self::Responses
-        } else if path.ends_with("/messages") {
+        } else if path.ends_with("/messages") || is_vertex(path) {
             Self::Anthropic
         } else if path.ends_with(":generateContent") || path.ends_with(":streamGenerateContent") {
             Self::Gemini
@@ -28,6 +28,11 @@ impl Protocol {
             Self::Plain
         }
     }
+}
+
+/// Whether this is the Messages API on Vertex AI.
+pub(crate) fn is_vertex(path: &str) -> bool {
+    path.ends_with(":rawPredict") || path.ends_with(":streamRawPredict")
 }
 
 /// A response, ready to be written.

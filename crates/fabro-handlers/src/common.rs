@@ -7,7 +7,7 @@ use fabro_engine::{BlobError, BlobStore, ReadError, Reporter, Stage, read_blob};
 use fabro_events::EventBody;
 use fabro_sandbox::git::UnknownFiles;
 use fabro_sandbox::is_exhausted;
-use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
+use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, Outcome};
 use serde_json::Value;
 
 /// The outcome of a stage that was canceled.
@@ -97,7 +97,8 @@ pub(crate) fn session_id(stage: &Stage) -> String {
     format!("{branch}{}@{}", stage.at.node, stage.at.visit)
 }
 
-/// Names the conversations of a node for the prompt cache of a provider.
+/// Names the conversations of a node, or of a thread, for the prompt cache of a provider.
 pub(crate) fn cache_key(stage: &Stage) -> String {
-    format!("fabro-{}", stage.at.node)
+    let thread = stage.at.thread_id.as_ref().filter(|_| stage.at.fidelity == Fidelity::Full);
+    format!("fabro-{}", thread.unwrap_or(&stage.at.node))
 }

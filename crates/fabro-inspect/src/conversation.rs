@@ -20,6 +20,9 @@ pub struct ModelInputs {
     /// The definitions of its tools: a list of objects `{name, description, parameters}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Value>,
+    /// What stands before the text of the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opening: Option<Value>,
 }
 
 /// One message of an agent's conversation, as it was recorded.
@@ -127,7 +130,12 @@ fn message(
             let given = given.as_deref().map(|given| -> Result<_, ReportError> {
                 let system = given.system.as_deref().map(|it| read("the system prompt", it));
                 let tools = given.tools.as_deref().map(|it| read("the tools", it));
-                Ok(ModelInputs { system: system.transpose()?, tools: tools.transpose()? })
+                let opening = given.opening.as_deref().map(|it| read("the opening", it));
+                Ok(ModelInputs {
+                    system: system.transpose()?,
+                    tools: tools.transpose()?,
+                    opening: opening.transpose()?,
+                })
             });
             TranscriptMessage {
                 given: given.transpose()?.unwrap_or_default(),

@@ -65,6 +65,8 @@ impl Catalog {
     /// not those of this model ([`costs`](Self::costs)).
     pub fn find(&self, name: &str) -> Option<&ModelInfo> {
         let bare = name.rsplit('/').next().unwrap_or(name);
+        // Bedrock, with or without a region before it.
+        let bare = bare.split_once("anthropic.").map_or(bare, |(_, bare)| bare);
         self.exact(name).or_else(|| self.exact(bare)).or_else(|| self.family(bare))
     }
 

@@ -78,8 +78,10 @@ pub enum ErrorKind {
     ContentFilter,
     /// The provider refuses the request as invalid.
     InvalidRequest,
-    /// The answer stopped in the middle.
+    /// The answer stopped in the middle: the connection broke, or the provider ended it.
     BrokenStream,
+    /// The answer is whole, but of no use: it is not valid, or the model failed to make it.
+    UnusableAnswer,
     /// The answer, or one event of it, is larger than the limit.
     TooLarge,
     /// The script has no answer for the node.
@@ -95,7 +97,8 @@ impl ErrorKind {
             | Self::Overloaded
             | Self::Timeout
             | Self::Unreachable
-            | Self::BrokenStream => FailureClass::TransientInfra,
+            | Self::BrokenStream
+            | Self::UnusableAnswer => FailureClass::TransientInfra,
             Self::Quota | Self::ContextOverflow => FailureClass::BudgetExhausted,
             Self::Auth
             | Self::UnknownModel
@@ -120,6 +123,7 @@ impl ErrorKind {
             Self::ContentFilter => "content_filter",
             Self::InvalidRequest => "invalid_request",
             Self::BrokenStream => "broken_stream",
+            Self::UnusableAnswer => "unusable_answer",
             Self::TooLarge => "too_large",
             Self::Script => "script",
         }
@@ -129,7 +133,7 @@ impl ErrorKind {
     /// its answer.
     pub fn remedy(self) -> Option<&'static str> {
         Some(match self {
-            Self::RateLimit | Self::Overloaded | Self::Timeout => {
+            Self::RateLimit | Self::Overloaded | Self::Timeout | Self::BrokenStream => {
                 "wait and ask again, or add a fallback model"
             }
             Self::Unreachable => "check the network and the provider's base_url",
@@ -140,7 +144,7 @@ impl ErrorKind {
             Self::ContextOverflow
             | Self::ContentFilter
             | Self::InvalidRequest
-            | Self::BrokenStream
+            | Self::UnusableAnswer
             | Self::TooLarge => return None,
         })
     }
@@ -160,6 +164,7 @@ impl ErrorKind {
             Self::ContentFilter => "the model's provider refused to answer: change the prompt",
             Self::InvalidRequest => "the model's provider refused the request as invalid",
             Self::BrokenStream => "the model's answer stopped before its end: try again",
+            Self::UnusableAnswer => "the model's answer cannot be used: try again",
             Self::TooLarge => "the model's answer is too large: check the provider",
             Self::Script => "the model script has no turns for this node: add some",
         }
@@ -184,6 +189,7 @@ mod tests {
             ErrorKind::ContentFilter,
             ErrorKind::InvalidRequest,
             ErrorKind::BrokenStream,
+            ErrorKind::UnusableAnswer,
             ErrorKind::TooLarge,
             ErrorKind::Script,
         ];
@@ -205,7 +211,8 @@ mod tests {
         context_overflow budget_exhausted
         content_filter deterministic
         invalid_request deterministic
-        broken_stream transient_infra
+        broken_stream transient_infra unavailable
+        unusable_answer transient_infra
         too_large deterministic
         script deterministic unavailable
         ");

@@ -33,7 +33,7 @@ pub struct ScriptError {
 /// A script is a JSON object with a list of turns for each node, and under `*` one for all other
 /// nodes. A turn has `text`, `tool_calls` (each with `name` and `arguments`) or both; or an `error`:
 /// `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `unknown_model`, `context_overflow`,
-/// `content_filter`, `invalid_request`, `broken_stream` or `too_large`, with `retry_after_s` if
+/// `content_filter`, `invalid_request`, `broken_stream`, `unusable_answer` or `too_large`, with `retry_after_s` if
 /// wanted. Any of them can have `delay_ms` and `usage` (`input_tokens`, `output_tokens`,
 /// `cached_tokens`, `cost_usd`).
 #[derive(Clone, Debug, PartialEq)]
@@ -293,7 +293,7 @@ mod tests {
         line 1, column 7: invalid type: sequence, expected a turn, as {"text": "…"} or {"error": "timeout"}
         line 1, column 13: unknown field `txt`, expected one of `text`, `tool_calls`, `error`, `retry_after_s`, `delay_ms`, `usage`
         line 1, column 9: a turn needs `text`, `tool_calls` or `error`: add one
-        line 1, column 23: unknown variant `boom`, expected one of `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `unknown_model`, `context_overflow`, `content_filter`, `invalid_request`, `broken_stream`, `too_large`
+        line 1, column 23: unknown variant `boom`, expected one of `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `unknown_model`, `context_overflow`, `content_filter`, `invalid_request`, `broken_stream`, `unusable_answer`, `too_large`
         line 1, column 38: a turn is an `error` or an answer: remove one of them
         line 1, column 41: `retry_after_s` belongs to an `error`: add one, or remove it
         line 1, column 45: `retry_after_s` is out of range: use seconds from 0 on

@@ -37,6 +37,7 @@ struct Message<'a> {
 struct Given {
     system: Option<String>,
     tools: Option<(String, String)>,
+    opening: Option<String>,
 }
 
 /// What the model received before the first message.
@@ -49,10 +50,11 @@ pub(crate) fn given(given: &ModelInputs, texts: &mut Texts) -> String {
         let count = counted(list.map_or(1, Vec::len), "tool");
         (format!("{count}: {names}"), texts.value(tools))
     });
-    if system.is_none() && tools.is_none() {
+    let opening = given.opening.as_ref().map(|opening| texts.value(opening));
+    if system.is_none() && tools.is_none() && opening.is_none() {
         return String::new();
     }
-    render(&Given { system, tools })
+    render(&Given { system, tools, opening })
 }
 
 /// The messages of a conversation. `stage` is the name of the stage, for the addresses of its messages.

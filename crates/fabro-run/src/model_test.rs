@@ -196,7 +196,7 @@ fn test_error(error: ModelError) -> ModelTestError {
                 .to_owned()
         }
         ErrorKind::Quota => "raise the quota at the provider".to_owned(),
-        ErrorKind::BrokenStream => {
+        ErrorKind::BrokenStream | ErrorKind::UnusableAnswer => {
             "try again; if it fails again, check that the provider's kind matches its protocol"
                 .to_owned()
         }

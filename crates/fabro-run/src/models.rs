@@ -61,6 +61,7 @@ fn provider(settings: &ProviderSettings) -> Result<Provider, SetupError> {
         listed_model: settings.listed_model.clone(),
         interface: settings.interface,
         output_schema: settings.output_schema,
+        long_cache: settings.long_cache.unwrap_or_default(),
         key: key.map(Secret::new),
         headers: settings.resolved_headers(variable).map_err(missing)?,
         request_timeout: settings.request_timeout.or(default.request_timeout),

@@ -81,7 +81,7 @@ async fn after_a_crash_it_is_recorded_again_only_when_it_is_another() {
 /// As a journal does that has room for small values only.
 fn put_aside(note: &mut Note) {
     let EventBody::AgentMessage { given: Some(given), .. } = &mut note.body else { return };
-    let Given { system, tools } = &mut **given;
+    let Given { system, tools, .. } = &mut **given;
     for value in [system, tools].into_iter().flatten() {
         *value = Arc::new(BlobRef::of(value.to_string().as_bytes()).to_value());
     }
@@ -157,4 +157,95 @@ async fn the_estimate_counts_it() {
     assert_eq!(estimate(&"x".repeat(400), ToolSet::default()), 100);
     assert_eq!(estimate("", tools.clone()), definitions.div_ceil(4));
     assert_eq!(estimate(&"x".repeat(400), tools), 100 + definitions.div_ceil(4));
+}
+
+const STAGE: &str = "The stage is \"Build\".";
+
+fn opened() -> Settings {
+    Settings { opening: STAGE.to_owned(), ..with_system() }
+}
+
+fn told(session: &Session) -> Vec<String> {
+    session.messages().map(|message| message.text()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_opening_stands_before_the_first_message_alone() {
+    let model = Play::list(vec![call("look", json!({})), say("Done."), say("{}")]);
+    let (mut session, journal) = session(&model, opened());
+    session.send("Fix it".to_owned(), &never()).await.unwrap();
+    session.correct("As JSON".to_owned(), &never()).await.unwrap();
+    let first = format!("{STAGE}\n\nFix it");
+    assert_eq!(told(&session)[0], first);
+    assert_eq!(told(&session).iter().filter(|text| text.contains(STAGE)).count(), 1);
+    let sent = model.requests();
+    assert!(
+        sent.iter()
+            .all(|it| it.messages[0].text() == "Be brief." && it.messages[1].text() == first)
+    );
+    // The record has the message as it was asked for.
+    let notes = journal.notes();
+    let EventBody::AgentMessage { text, message: Some(message), given: Some(given), .. } =
+        &notes[0].body
+    else {
+        panic!("{notes:?}")
+    };
+    assert_eq!((text.as_str(), &**message), ("Fix it", &json!("Fix it")));
+    assert_eq!(given.opening.as_deref(), Some(&json!(STAGE)));
+    let others = notes[1..].iter().map(|note| serde_json::to_string(&note.body).unwrap());
+    assert!(others.into_iter().all(|body| !body.contains("opening")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_and_in_a_thread_the_opening_is_as_it_was() {
+    let model = Play::list(vec![call("look", json!({})), say("Done.")]);
+    let (mut first, journal) = session(&model, opened());
+    first.send("Fix it".to_owned(), &never()).await.unwrap();
+    let recorded = || Transcript::from_notes(&journal.notes(), no_blobs).unwrap();
+    assert_eq!(recorded().system(), Some(&json!("Be brief.")));
+    let (mut again, own) = session(&model, opened());
+    again.restore(recorded());
+    again.resume(&never()).await.unwrap();
+    assert_eq!(told(&again), told(&first));
+    assert!(own.notes().is_empty(), "nothing is new");
+    let opening = "The stage is \"Check\".".to_owned();
+    let model = Play::list(vec![say("Done.")]);
+    let (mut next, own) = session(&model, Settings { opening: opening.clone(), ..opened() });
+    next.recall(recorded());
+    next.send("Check it".to_owned(), &never()).await.unwrap();
+    let mut both = told(&first);
+    both.extend([format!("{opening}\n\nCheck it"), "Done.".to_owned()]);
+    assert_eq!(told(&next), both);
+    // Only what was begun anew has an opening.
+    assert!(serde_json::to_string(&own.notes()[0].body).unwrap().contains("opening"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_keeps_the_stage() {
+    for kept in ["much was done", "in The stage is \"Build\". much was done"] {
+        let summary = format!("## Goal\nall\n\n## Progress\n{kept}");
+        let model = Play::new(move |number, request| match () {
+            () if request.tools.is_empty() => say(&summary),
+            () if number < 30 => call(
+                "change",
+                json!({"file": "f", "says": format!("{number} {}", "word ".repeat(250))}),
+            ),
+            () => say("Done."),
+        });
+        let settings = Settings { window: Some(6_000), ..opened() };
+        let (mut session, _) = session(&model, settings);
+        session.send("Fix it".to_owned(), &never()).await.unwrap();
+        let compacted: Vec<_> = model
+            .requests()
+            .into_iter()
+            .filter(|it| {
+                it.messages.iter().any(|message| message.text().starts_with("[Context Summary]"))
+            })
+            .collect();
+        assert!(!compacted.is_empty());
+        for request in compacted {
+            let all: String = request.messages.iter().map(|message| message.text()).collect();
+            assert_eq!(all.matches(STAGE).count(), 1, "{all:.2000}");
+        }
+    }
 }

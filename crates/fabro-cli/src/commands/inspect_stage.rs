@@ -131,6 +131,10 @@ fn given(report: &StageReport, paint: Paint) -> String {
     if let Some(system) = report.given.system.as_ref().and_then(Value::as_str) {
         text.push_str(&section("system prompt", system, paint));
     }
+    let opening = report.given.opening.as_ref().and_then(Value::as_str);
+    if let Some(opening) = opening {
+        text.push_str(&section("before the prompt", opening, paint));
+    }
     if let Some(prompt) = &report.prompt {
         text.push_str(&section("prompt", prompt, paint));
     }

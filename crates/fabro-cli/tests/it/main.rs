@@ -49,6 +49,7 @@ mod served;
 mod space;
 mod states;
 mod terminal;
+mod threads;
 mod traces;
 mod unavailable;
 mod upstream;

@@ -177,7 +177,7 @@ fn a_conversation_is_shortened_for_a_look() {
     let kept = project.json(&[&args[..], &["--keep-recent", "10"]].concat());
     assert_eq!(kept["compacted_entries"], 32);
     let text = project.run(&["compact", "latest", "--no-summary"]);
-    assert_snapshot!(text.lines().nth(2).unwrap(), @"write@1 36 of 42 messages would become one; 1878 tokens instead of 4016");
+    assert_snapshot!(text.lines().nth(2).unwrap(), @"write@1 36 of 42 messages would become one; 1887 tokens instead of 4025");
     assert_snapshot!(project.run(&["compact", "latest", "--keep-recent", "99"]), @r"
     exit 0
     ── stdout
@@ -268,7 +268,7 @@ fn lists_and_stages() {
     assert_snapshot!(keys(&report), @"id workflow status goal inputs seed started_at ended_at duration_ms stages usage");
     assert_snapshot!(report["stages"][2], @r#"{"rank":3,"node":"check","visit":1,"branch":null,"status":"failed","started_at":"[TS]","ended_at":"[TS]","attempts":1,"edge":"write","duration_ms":[MS],"failure":{"class":"deterministic","message":"exit code 1: Good morning to every single one of you, wherever in the wide world you are.","signature":"check|deterministic|exit code <n>: good morning to every single one of you, wherever in the wide world you are."},"reason":{"tier":"condition","condition":"outcome=failed","label":"too long"}}"#);
     let stage = project.json(&["inspect", "latest", "write@1", "--json"]);
-    assert_snapshot!(keys(&stage), @"rank node visit branch status started_at ended_at attempts edge duration_ms usage reason system tools prompt response outcome transcript");
+    assert_snapshot!(keys(&stage), @"rank node visit branch status started_at ended_at attempts edge duration_ms usage reason system tools opening prompt response outcome transcript");
     assert_eq!(stage["outcome"]["status"], "succeeded");
 }
 

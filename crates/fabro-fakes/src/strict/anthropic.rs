@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::{Checked, Refusal, list, seal, sealed, text};
 use crate::Request;
+use crate::wire::is_vertex;
 
 /// How a model thinks.
 #[derive(Clone, Copy, PartialEq)]
@@ -39,24 +40,61 @@ const MODELS: [(&str, Thinking, &str, bool); 14] = [
     ("claude-3", Never, "", false),
 ];
 
+/// The fields of a request.
+const FIELDS: [&str; 15] = [
+    "anthropic_version",
+    "model",
+    "messages",
+    "max_tokens",
+    "stream",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "speed",
+    "service_tier",
+    "stop_sequences",
+    "metadata",
+    "cache_control",
+];
+
+/// How many marks of the cache a request may have.
+const MOST_MARKS: usize = 4;
+
 pub(super) fn check(request: &Request, body: &Value) -> Checked {
-    let model = text(body, "model");
+    let is_vertex = is_vertex(&request.path);
+    let path = request.path.rsplit('/').next().unwrap_or_default();
+    let of_path = path.split(':').next().unwrap_or_default();
+    let model = if is_vertex { of_path } else { text(body, "model") };
     let known = MODELS.iter().find(|(name, ..)| model.contains(name));
     let Some((_, mode, efforts, is_bound)) = known else {
         return Err(refused(404, "not_found_error", &format!("model: {model}")));
     };
+    if is_vertex && body["anthropic_version"] != "vertex-2023-10-16" {
+        return Err(invalid("anthropic_version: Field required"));
+    }
     if request.header("anthropic-version").is_none() {
         return Err(invalid("anthropic-version: header is required"));
     }
-    for key in ["temperature", "top_p", "top_k"] {
-        if !body[key].is_null() {
-            return Err(invalid(format!("{key}: Extra inputs are not permitted")));
-        }
+    let keys = || body.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+    let place = if is_vertex { "model" } else { "anthropic_version" };
+    if let Some(key) = keys().find(|key| !FIELDS.contains(key) || *key == place) {
+        return Err(invalid(format!("{key}: Extra inputs are not permitted")));
     }
     speed_fits(body, model)?;
     let Some(max_tokens) = body["max_tokens"].as_u64() else {
         return Err(invalid("max_tokens: Field required"));
     };
+    let most = if model.contains("4-5") { 64_000 } else { 128_000 };
+    if max_tokens > most {
+        return Err(invalid(format!(
+            "max_tokens: {max_tokens} > {most}, which is the maximum allowed number of output tokens for {model}"
+        )));
+    }
+    tools_fit(body, *mode, *is_bound)?;
+    format_fits(&body["output_config"]["format"])?;
+    marks_fit(body)?;
     thinking_fits(body, *mode, max_tokens)?;
     if let Some(effort) = body["output_config"]["effort"].as_str()
         && !efforts.split(' ').any(|it| it == effort)
@@ -83,6 +121,86 @@ fn speed_fits(body: &Value, model: &str) -> Result<(), Refusal> {
     let tier = body["service_tier"].as_str().unwrap_or("auto");
     if !matches!(tier, "auto" | "standard_only") {
         return Err(invalid("service_tier: Input should be 'auto' or 'standard_only'"));
+    }
+    Ok(())
+}
+
+fn tools_fit(body: &Value, mode: Thinking, is_bound: bool) -> Result<(), Refusal> {
+    for (place, tool) in list(&body["tools"]).iter().enumerate() {
+        if !is_name(text(tool, "name"), 64) {
+            return Err(invalid(format!(
+                "tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+            )));
+        }
+    }
+    let choice = text(&body["tool_choice"], "type");
+    if !matches!(choice, "any" | "tool") {
+        return Ok(());
+    }
+    if is_bound {
+        return Err(invalid(
+            "tool_choice: type \"tool\" and \"any\" are not supported for this model.",
+        ));
+    }
+    if mode == Budget && body["thinking"]["type"] == "enabled" {
+        return Err(invalid("Thinking may not be enabled when tool_choice forces tool use."));
+    }
+    Ok(())
+}
+
+/// Letters, digits, `_` and `-`.
+fn is_name(name: &str, most: usize) -> bool {
+    let is_allowed = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
+    (1..=most).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
+/// What the schema of an answer may not have.
+fn format_fits(format: &Value) -> Result<(), Refusal> {
+    const REFUSED: [&str; 9] = [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+    ];
+    let refused = |what: &str| Err(invalid(format!("output_config.format.schema: {what}")));
+    if format.is_null() {
+        return Ok(());
+    }
+    let mut open = vec![&format["schema"]];
+    while let Some(schema) = open.pop() {
+        if let Some(map) = schema.as_object() {
+            if let Some(key) = REFUSED.iter().find(|key| map.contains_key(**key)) {
+                return refused(&format!(
+                    "For '{}' type, property '{key}' is not supported",
+                    schema["type"]
+                ));
+            }
+            if schema["type"] == "object" && schema["additionalProperties"] != false {
+                return refused(
+                    "For 'object' type, 'additionalProperties' must be explicitly set to false",
+                );
+            }
+            if !schema["$ref"].is_null() {
+                return refused("external and recursive references are not supported");
+            }
+            open.extend(map.values().filter(|value| value.is_object()));
+            open.extend(map.values().filter_map(Value::as_array).flatten());
+        }
+    }
+    Ok(())
+}
+
+fn marks_fit(body: &Value) -> Result<(), Refusal> {
+    let marks = body.to_string().matches("\"cache_control\":{").count();
+    if marks > MOST_MARKS {
+        return Err(invalid(format!(
+            "A maximum of {MOST_MARKS} blocks with cache_control may be provided. Found {marks}."
+        )));
     }
     Ok(())
 }
@@ -170,6 +288,16 @@ fn messages_fit(body: &Value, model: &str, is_bound: bool) -> Result<String, Ref
                 "tool_use" | "tool_result" if !has_tools => {
                     return Err(invalid(
                         "Requests which include `tool_use` or `tool_result` blocks must define tools.",
+                    ));
+                }
+                "tool_use" if !is_name(text(block, "id"), usize::MAX) => {
+                    return Err(invalid(
+                        "messages: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+                    ));
+                }
+                "document" if !is_user => {
+                    return Err(invalid(
+                        "messages: document blocks are not permitted in assistant messages",
                     ));
                 }
                 "tool_result" => {

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{Checked, Refusal, Vendor, list, openai, refused, text};
+use super::{Checked, Refusal, Vendor, list, openai, refused, seal, sealed, text};
 use crate::Block;
 
 /// The fields that any of these servers knows in a request.
@@ -79,11 +79,20 @@ pub(super) fn check(vendor: Vendor, body: &Value) -> Checked {
             return Err(refused(message, "stream", None));
         }
         Vendor::GeminiCompatible => signed(list(&body["messages"]))?,
+        Vendor::OpenRouter => details_fit(body)?,
+        Vendor::Moonshot => moonshot(body)?,
+        Vendor::XAi if body["reasoning_effort"] == "none" => {
+            let message = "This model does not support `reasoning_effort` value `none`.";
+            return Err(refused(message, "reasoning_effort", None));
+        }
         _ => {}
     }
     openai::paired(body)?;
+    if vendor == Vendor::OpenRouter {
+        return Ok(vec![sealed("Hm", text(body, "model"), "")]);
+    }
     let thought = Block::Thinking { text: "Hm".to_owned(), signature: None };
-    let thinks = matches!(vendor, Vendor::DeepSeek | Vendor::LlamaCpp);
+    let thinks = matches!(vendor, Vendor::DeepSeek | Vendor::LlamaCpp | Vendor::Moonshot);
     Ok(if thinks { vec![thought] } else { Vec::new() })
 }
 
@@ -104,6 +113,42 @@ fn deepseek(body: &Value, has_tools: bool, format: &str) -> Result<(), Refusal> 
         }
         if !list(&message["tool_calls"]).is_empty() && message["content"] == "" {
             return Err(refused("content must be null with tool calls", "messages", None));
+        }
+    }
+    Ok(())
+}
+
+/// Details of reasoning come back as they were sent, in one piece.
+fn details_fit(body: &Value) -> Result<(), Refusal> {
+    for message in list(&body["messages"]) {
+        for detail in list(&message["reasoning_details"]) {
+            let expect = seal(text(detail, "text"), text(body, "model"), "");
+            if text(detail, "signature") != expect {
+                let raw = "messages.1.content.0: Invalid `signature` in `thinking` block";
+                let error = json!({"message": "Provider returned error", "code": 400,
+                    "metadata": {"raw": raw, "provider_name": "Anthropic"}});
+                return Err(Refusal { status: 400, body: json!({"error": error}).to_string() });
+            }
+        }
+        if !list(&message["tool_calls"]).is_empty() && message["reasoning"].is_string() {
+            return Err(refused("reasoning has no signature", "messages", None));
+        }
+    }
+    Ok(())
+}
+
+fn moonshot(body: &Value) -> Result<(), Refusal> {
+    if body["tool_choice"] == "required" {
+        let message = "tool_choice 'required' is incompatible with thinking enabled";
+        return Err(refused(message, "tool_choice", None));
+    }
+    for (place, message) in list(&body["messages"]).iter().enumerate() {
+        let calls = !list(&message["tool_calls"]).is_empty();
+        if calls && !message["reasoning_content"].is_string() {
+            let message = &format!(
+                "thinking is enabled but reasoning_content is missing in assistant tool call message at index {place}"
+            );
+            return Err(refused(message, "messages", None));
         }
     }
     Ok(())

@@ -38,6 +38,23 @@ pub(super) fn check(request: &Request, body: &Value) -> Checked {
             level.unwrap_or_default()
         )));
     }
+    if config["maxOutputTokens"].as_u64().is_some_and(|most| most > 65_536) {
+        return Err(invalid(
+            "Unable to submit request because it has a maxOutputTokens value that is out of the supported range: from 1 (inclusive) to 65537 (exclusive).",
+        ));
+    }
+    for key in ["presencePenalty", "frequencyPenalty", "candidateCount"] {
+        if version >= 4 && !config[key].is_null() {
+            return Err(invalid(format!("{key} is not supported for this model.")));
+        }
+    }
+    for declaration in list(&body["tools"][0]["functionDeclarations"]) {
+        if !is_name(text(declaration, "name")) {
+            return Err(invalid(
+                "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64.",
+            ));
+        }
+    }
     let has_tools = !list(&body["tools"]).is_empty();
     if version < 3 && has_tools && !config["responseMimeType"].is_null() {
         return Err(invalid(
@@ -55,6 +72,12 @@ fn refused(code: u16, status: &str, message: &str) -> Refusal {
 
 fn invalid(message: impl Into<String>) -> Refusal {
     refused(400, "INVALID_ARGUMENT", &message.into())
+}
+
+fn is_name(name: &str) -> bool {
+    let is_first = |it: char| it.is_ascii_alphabetic() || it == '_';
+    let is_allowed = |it: char| is_first(it) || it.is_ascii_digit() || ".:-".contains(it);
+    name.len() <= 64 && name.starts_with(is_first) && name.chars().all(is_allowed)
 }
 
 fn contents_fit(contents: &[Value], version: u32) -> Result<(), Refusal> {
@@ -88,6 +111,12 @@ fn contents_fit(contents: &[Value], version: u32) -> Result<(), Refusal> {
                 )));
             }
         }
+        let before = place.checked_sub(1).map(|before| &contents[before]["role"]);
+        if has(content, "functionCall") && before.is_none_or(|role| role != "user") {
+            return Err(invalid(
+                "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
+            ));
+        }
         open = parts.iter().map(|part| &part["functionCall"]).filter(|it| !it.is_null()).collect();
         let first = parts.iter().find(|part| !part["functionCall"].is_null());
         let Some(first) = first.filter(|_| version >= 3 && place > turn) else { continue };
@@ -99,5 +128,11 @@ fn contents_fit(contents: &[Value], version: u32) -> Result<(), Refusal> {
             )));
         }
     }
-    if open.is_empty() { Ok(()) } else { Err(invalid("A function call has no response.")) }
+    if !open.is_empty() {
+        return Err(invalid("A function call has no response."));
+    }
+    if version >= 4 && contents.last().is_some_and(|last| last["role"] == "model") {
+        return Err(invalid("The last content must not be of the role `model`."));
+    }
+    Ok(())
 }

@@ -37,6 +37,12 @@ pub enum Vendor {
     Qwen,
     /// Gemini's interface that is compatible with Chat Completions.
     GeminiCompatible,
+    /// `OpenRouter`, with a model whose reasoning is signed.
+    OpenRouter,
+    /// Moonshot, with a model that always thinks.
+    Moonshot,
+    /// xAI, with a model that cannot be told not to think.
+    XAi,
 }
 
 /// Answers requests that the provider accepts, and refuses the others: for
@@ -94,10 +100,10 @@ fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }

@@ -123,7 +123,56 @@ pub(super) fn paired(body: &Value) -> Result<(), Refusal> {
     Err(refused(message, "messages", None))
 }
 
+/// The fields of a request to Responses.
+const FIELDS: [&str; 13] = [
+    "model",
+    "input",
+    "instructions",
+    "stream",
+    "store",
+    "include",
+    "reasoning",
+    "tools",
+    "tool_choice",
+    "max_output_tokens",
+    "prompt_cache_key",
+    "text",
+    "service_tier",
+];
+
+fn fields_fit(body: &Value) -> Result<(), Refusal> {
+    if !body["response_format"].is_null() {
+        let message = "Unsupported parameter: 'response_format'. In the Responses API, this parameter has moved to 'text.format'.";
+        return Err(refused(message, "response_format", Some("unsupported_parameter")));
+    }
+    let keys = || body.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+    if let Some(key) = keys().find(|key| !FIELDS.contains(key)) {
+        let message = &format!("Unknown parameter: '{key}'.");
+        return Err(refused(message, key, Some("unknown_parameter")));
+    }
+    if list(&body["tools"]).iter().any(|tool| !tool["name"].is_string()) {
+        let message = "Missing required parameter: 'tools[0].name'.";
+        return Err(refused(message, "tools[0].name", Some("missing_required_parameter")));
+    }
+    let mut before = &Value::Null;
+    for item in list(&body["input"]) {
+        let kind = text(item, "type");
+        let is_of_model =
+            kind == "function_call" || kind == "message" && item["role"] == "assistant";
+        if is_of_model && item["id"].is_string() && before["type"] != "reasoning" {
+            let message = &format!(
+                "Item '{}' of type '{kind}' was provided without its required 'reasoning' item.",
+                text(item, "id")
+            );
+            return Err(refused(message, "input", None));
+        }
+        before = item;
+    }
+    Ok(())
+}
+
 fn responses(body: &Value, model: &str, efforts: &str) -> Checked {
+    fields_fit(body)?;
     takes(efforts, &body["reasoning"]["effort"], model, "reasoning.effort")?;
     let is_reasoning = !efforts.is_empty();
     if !is_reasoning && !body["reasoning"]["summary"].is_null() {

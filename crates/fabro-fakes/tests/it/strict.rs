@@ -19,7 +19,9 @@ async fn answer(vendor: Vendor, path: &str, body: &Value) -> String {
     let message = ["/error/message", "/error", "/message/detail/0/type", "/message"];
     let message = message.iter().find_map(|place| body.pointer(place));
     match message.and_then(Value::as_str) {
-        Some(message) if status != "200" => format!("{status} {message:.110}"),
+        Some(message) if status != "200" => {
+            format!("{status} {message:.110}").trim_end().to_owned()
+        }
         _ => status,
     }
 }
@@ -75,6 +77,10 @@ async fn openai_and_its_models() {
         responses(json!([{"type": "reasoning", "id": "rs_1", "summary": []}, call, output]), none()),
         responses(json!([]), json!({"reasoning": {"effort": "none"}})),
         responses(json!([]), json!({"tools": [{"type": "function", "name": "f"}]})),
+        responses(json!([]), json!({"tools": [function]})),
+        responses(json!([]), json!({"max_tokens": 1})),
+        responses(json!([]), json!({"response_format": {"type": "json_object"}})),
+        responses(json!([with(call.clone(), &json!({"id": "fc_1"})), output]), none()),
     ]).await, @r"
     400 Function tools with reasoning_effort are not supported for gpt-6.2-sol in /v1/chat/completions. Please use /v1
     400 Function tools with reasoning_effort are not supported for gpt-6-sol in /v1/chat/completions. Please use /v1/r
@@ -94,6 +100,10 @@ async fn openai_and_its_models() {
     404 Item with id 'rs_1' not found. Items are not persisted when `store` is set to false. Try again with `store` se
     400 Unsupported value: 'none' is not supported with the 'gpt-6.2-sol' model.
     400 Invalid schema for function 'f': 'required' is required to be supplied and to be an array including every key
+    400 Missing required parameter: 'tools[0].name'.
+    400 Unknown parameter: 'max_tokens'.
+    400 Unsupported parameter: 'response_format'. In the Responses API, this parameter has moved to 'text.format'.
+    400 Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item.
     ");
 }
 
@@ -110,6 +120,9 @@ async fn anthropic_and_its_models() {
     let user = json!({"role": "user", "content": "a"});
     let text = json!({"type": "text", "text": "b"});
     let answer = |blocks: Value| json!({"role": "assistant", "content": blocks});
+    let marked = json!({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}});
+    let with_format = |schema: Value| json!({"output_config": {"format": {"type": "json_schema", "schema": schema}}});
+    let named = |name: &str| json!({"tools": [{"name": name, "input_schema": {}}]});
     insta::assert_snapshot!(lines(&[
         server("claude-fable-5-2", json!({"thinking": {"type": "disabled"}})),
         server("claude-opus-5-5", json!({"thinking": {"type": "enabled", "budget_tokens": 1024}})),
@@ -128,6 +141,20 @@ async fn anthropic_and_its_models() {
         server("claude-opus-5", json!({"messages": [user, answer(json!([text, thought])), user]})),
         server("claude-sonnet-4-5", json!({"tools": tool, "thinking": {"type": "enabled", "budget_tokens": 1024},
             "messages": [user, call, {"role": "user", "content": [result]}]})),
+        server("claude-opus-5", json!({"max_tokens": 200_000})),
+        server("claude-sonnet-4-5", json!({"max_tokens": 100_000})),
+        server("claude-opus-5", json!({"anthropic_version": "vertex-2023-10-16"})),
+        server("claude-opus-5", json!({"system": [marked, marked, marked, marked, marked]})),
+        server("claude-opus-5", json!({"system": [marked, marked, marked, marked]})),
+        server("claude-opus-5-5", json!({"tool_choice": {"type": "any"}})),
+        server("claude-opus-5", named("a.b")),
+        server("claude-opus-5", with_format(json!({"type": "object", "properties": {}}))),
+        server("claude-opus-5", with_format(json!({"type": "integer", "minimum": 1}))),
+        server("claude-opus-5", with_format(json!({"$ref": "#"}))),
+        (Vendor::Anthropic, "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-5:rawPredict",
+            json!({"max_tokens": 1, "messages": [user]})),
+        (Vendor::Anthropic, "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-5:rawPredict",
+            json!({"anthropic_version": "vertex-2023-10-16", "max_tokens": 1, "messages": [user]})),
     ]).await, @r#"
     400 thinking.type: "disabled" is not supported for this model.
     400 thinking.type: "enabled" is not supported for this model.
@@ -145,6 +172,18 @@ async fn anthropic_and_its_models() {
     200
     400 messages: The final block in an assistant message cannot be `thinking`.
     400 messages: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a fina
+    400 max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens for claude-opus-5
+    400 max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5
+    400 anthropic_version: Extra inputs are not permitted
+    400 A maximum of 4 blocks with cache_control may be provided. Found 5.
+    200
+    400 tool_choice: type "tool" and "any" are not supported for this model.
+    400 tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'
+    400 output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false
+    400 output_config.format.schema: For '"integer"' type, property 'minimum' is not supported
+    400 output_config.format.schema: external and recursive references are not supported
+    400 anthropic_version: Field required
+    200
     "#);
 }
 
@@ -172,6 +211,23 @@ async fn gemini_and_compatible_servers() {
         gemini("gemini-2.5-pro", json!({"contents": [user, call, result("d")]})),
         gemini("gemini-2.5-pro", json!({"contents": [user, call, user]})),
         gemini(
+            "gemini-4-argon",
+            json!({"contents": [user], "generationConfig": {"maxOutputTokens": 70_000}}),
+        ),
+        gemini(
+            "gemini-4-argon",
+            json!({"contents": [user], "generationConfig": {"presencePenalty": 1}}),
+        ),
+        gemini(
+            "gemini-4-argon",
+            json!({"contents": [user], "tools": [{"functionDeclarations": [{"name": "1"}]}]}),
+        ),
+        gemini(
+            "gemini-4-argon",
+            json!({"contents": [user, {"role": "model", "parts": [{"text": "a"}]}]}),
+        ),
+        gemini("gemini-2.5-pro", json!({"contents": [call, result("c")]})),
+        gemini(
             "gemini-2.5-pro",
             json!({"contents": [user], "tools": [{}], "generationConfig": {"responseMimeType": "application/json"}}),
         ),
@@ -196,6 +252,12 @@ async fn gemini_and_compatible_servers() {
         chat(Vendor::Qwen, json!({"stream": false})),
         chat(Vendor::Qwen, json!({"stream": true})),
         chat(Vendor::GeminiCompatible, answer(json!({"tool_calls": calls}))),
+        chat(
+            Vendor::OpenRouter,
+            answer(json!({"reasoning_details": [{"text": "Hm", "signature": "x"}]})),
+        ),
+        chat(Vendor::Moonshot, answer(json!({"tool_calls": calls}))),
+        chat(Vendor::XAi, json!({"reasoning_effort": "none"})),
     ];
     insta::assert_snapshot!(lines(&cases).await + "\n" + &lines(&compatible).await, @r#"
     400 Thinking budget is not supported for this model.
@@ -206,6 +268,11 @@ async fn gemini_and_compatible_servers() {
     200
     400 Function response "f" does not match its call.
     400 Please ensure that the number of function response parts is equal to the number of function call parts of the 
+    400 Unable to submit request because it has a maxOutputTokens value that is out of the supported range: from 1 (in
+    400 presencePenalty is not supported for this model.
+    400 Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), undersco
+    400 The last content must not be of the role `model`.
+    400 Please ensure that function call turn comes immediately after a user turn or after a function response turn.
     400 Function calling with a response mime type: 'application/json' is unsupported
     400 The `reasoning_content` in the thinking mode must be passed back to the API.
     400 This response_format type is unavailable now
@@ -220,5 +287,8 @@ async fn gemini_and_compatible_servers() {
     400 This model only support stream mode, please enable the stream parameter to access the model.
     200
     400 Function call null in the 0. content block is missing a thought_signature.
+    400 Provider returned error
+    400 thinking is enabled but reasoning_content is missing in assistant tool call message at index 0
+    400 This model does not support `reasoning_effort` value `none`.
     "#);
 }

@@ -151,7 +151,7 @@ impl Conversation for ApiConversation<'_> {
 
 impl LlmHandler {
     /// The conversations of earlier stages that the stage's conversation continues.
-    async fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
+    pub(super) async fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
         let thread = stage.at.thread_id.as_ref().filter(|_| stage.at.fidelity == Fidelity::Full);
         let Some(thread) = thread else { return Ok(Vec::new()) };
         let same = stage.history.iter().filter(|it| it.thread_id.as_ref() == Some(thread));

@@ -68,6 +68,9 @@ fn offload(note: &mut Note, blobs: &mut Vec<NewBlob>) {
             if let Some(given) = given {
                 let values = [&mut given.system, &mut given.tools].into_iter().flatten();
                 values.for_each(|value| offload_value(value, 0, blobs));
+                if let Some(opening) = &mut given.opening {
+                    offload_value(opening, OFFLOAD_LIMIT, blobs);
+                }
             }
             match message {
                 Some(message) if role == "user" => {

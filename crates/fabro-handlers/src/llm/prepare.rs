@@ -28,6 +28,9 @@ use crate::render::render_prompt;
 /// The heading of the description of an agent's surroundings, at the end of its system prompt.
 const ENVIRONMENT: &str = "\n\n# Environment at the start\n\n";
 
+/// The same before the request of a later stage of its thread.
+const ENVIRONMENT_NOW: &str = "# Environment now\n\n";
+
 /// What the model of a stage is asked, and what it may use.
 #[derive(Default)]
 pub struct StageRequest {
@@ -35,6 +38,9 @@ pub struct StageRequest {
     pub message: String,
     /// The system prompt of an agent, redacted; empty for others.
     pub system: String,
+    /// What an agent is told before the message, redacted: its stage, and what has changed around it since
+    /// its thread began.
+    pub opening: String,
     /// The tools of an agent.
     pub tools: ToolSet,
     pub(crate) tool_context: ToolContext,
@@ -119,10 +125,13 @@ impl LlmHandler {
         let context = Arc::new(StageContext::new(stage, appended, redactor, &shown).await?);
         let mut tools = ToolSet::default();
         let mut system = String::new();
+        let mut opening = String::new();
         if let Some(agent) = agent {
             let offered = self.tools(stage, agent, &context).await?;
-            (tools, system) = self.equip(stage, agent, offered, recorded).await?;
-            system = shown(&system, &[]);
+            let prompts;
+            (tools, prompts) = self.equip(stage, agent, offered, recorded).await?;
+            system = shown(&prompts.system, &[]);
+            opening = shown(&prompts.opening, &[]);
         }
         let message = if let Some(message) = recorded_request(stage, recorded)? {
             message
@@ -146,6 +155,7 @@ impl LlmHandler {
         Ok(StageRequest {
             message,
             system,
+            opening,
             tools,
             tool_context: (&memory).into(),
             context: Some(context),
@@ -198,14 +208,14 @@ impl LlmHandler {
         })
     }
 
-    /// The tools of an agent, with its skills as one more, and its system prompt.
+    /// The tools of an agent, with its skills as one more, and what it is told besides the message.
     async fn equip(
         &self,
         stage: &Stage,
         agent: &AgentSpec,
         tools: ToolSet,
         recorded: &[Event],
-    ) -> Result<(ToolSet, String), StageEnd> {
+    ) -> Result<(ToolSet, AgentPrompts), StageEnd> {
         let work_dir = Path::new(&stage.run.work_dir);
         let settings = &self.agents.settings;
         let mut skills = Vec::new();
@@ -235,42 +245,69 @@ impl LlmHandler {
         if has_session && self.subagent_depth(stage) > 0 {
             names.extend(SUBAGENT_TOOLS.map(str::to_owned));
         }
+        let label = &*stage.spec().label;
+        let begun = recorded_system(stage, recorded)?;
+        let is_in_system = begun.as_ref().is_some_and(|begun| begun.contains(&stage_line(label)));
         let mut system = system_prompt(&SystemInfo {
-            label: &stage.spec().label,
+            label: if is_in_system { label } else { "" },
             work_dir: Some(work_dir),
             permissions,
             tools: &names,
             project_docs: &docs.text,
             skills: &skills,
         });
-        if has_session {
-            system.push_str(&self.environment(stage, recorded).await?);
+        let mut opening = String::new();
+        if let Some(begun) = begun {
+            // It stays what it was when the conversation began.
+            system.push_str(environment_of(&begun));
+        } else if has_session {
+            opening = stage_line(label);
+            let now = self.environment(stage).await;
+            match self.thread_environment(stage, &now).await? {
+                Some(then) => {
+                    system.push_str(&then);
+                    if then != now {
+                        let now = now.trim_start_matches(ENVIRONMENT);
+                        let _ = write!(opening, "\n\n{ENVIRONMENT_NOW}{now}");
+                    }
+                }
+                None => system.push_str(&now),
+            }
         }
-        Ok((tools, self.agents.redactor.redact(&system).into_owned()))
+        let redacted = |text: String| self.agents.redactor.redact(&text).into_owned();
+        Ok((tools, AgentPrompts { system: redacted(system), opening: redacted(opening) }))
     }
 
-    /// The description of the agent's surroundings. It stays what it was when the conversation began.
-    async fn environment(&self, stage: &Stage, recorded: &[Event]) -> Result<String, Failure> {
-        if !recorded.is_empty() {
-            let given = recorded.iter().find_map(|event| match &event.entry.body {
-                EventBody::AgentMessage { given: Some(given), .. } => given.system.as_ref(),
-                _ => None,
-            });
-            let system = given.map(|system| text_of(stage, system)).transpose()?;
-            let system = system.unwrap_or_default();
-            return Ok(system.rfind(ENVIRONMENT).map_or("", |at| &system[at..]).to_owned());
-        }
+    /// The description of the agent's surroundings.
+    async fn environment(&self, stage: &Stage) -> String {
         let date = fabro_events::timestamp(self.clock.now_ms());
         let date = date.get(.."2026-01-01".len()).unwrap_or_default();
         let mut text =
             format!("{ENVIRONMENT}{} ({}), {date}", std::env::consts::OS, std::env::consts::ARCH);
         if let Some(model) = self.model_name(stage) {
-            let _ = write!(text, ", model {model}");
+            let _ = write!(text, "{MODEL}{model}");
         }
         if let Some(git) = fabro_sandbox::git::brief(Path::new(&stage.run.work_dir)).await {
             let _ = write!(text, "\n{git}");
         }
-        Ok(text)
+        text
+    }
+
+    /// The description in the system prompt of the thread that the stage continues: another one there
+    /// would be another beginning of all requests, which no cache has. `None` when there is no such thread, or
+    /// when another model continues it, whose cache has nothing of it.
+    async fn thread_environment(
+        &self,
+        stage: &Stage,
+        now: &str,
+    ) -> Result<Option<String>, StageEnd> {
+        let thread = self.thread(stage).await?;
+        let Some(system) = thread.iter().rev().find_map(|part| part.system()) else {
+            return Ok(None);
+        };
+        let system = text_of(stage, system)?;
+        let then = environment_of(&system);
+        Ok((!then.is_empty() && model_in(then) == model_in(now)).then(|| then.to_owned()))
     }
 
     /// What the tools of the stage's agent may do.
@@ -290,6 +327,43 @@ fn allowed(agent: &AgentSpec, all: &ToolSet) -> ToolSet {
     let keep = |name: &String| !hidden.contains(&name.as_str()) && agent.may_use(name);
     let names: Vec<String> = all.names().into_iter().filter(keep).collect();
     all.select(&names)
+}
+
+/// What an agent is told besides the message.
+struct AgentPrompts {
+    system: String,
+    opening: String,
+}
+
+/// Where the description of the surroundings names the model.
+const MODEL: &str = ", model ";
+
+fn stage_line(label: &str) -> String {
+    if label.is_empty() { String::new() } else { format!("The stage is \"{label}\".") }
+}
+
+/// The description of the surroundings in a system prompt; empty when it has none.
+fn environment_of(system: &str) -> &str {
+    system.rfind(ENVIRONMENT).map_or("", |at| &system[at..])
+}
+
+/// The model that a description of the surroundings names.
+fn model_in(environment: &str) -> Option<&str> {
+    let first = environment.trim_start_matches(ENVIRONMENT).lines().next()?;
+    first.split_once(MODEL).map(|(_, model)| model)
+}
+
+/// The system prompt with which the conversation of the stage began; `None` when it has not begun. Empty in
+/// records without one.
+fn recorded_system(stage: &Stage, recorded: &[Event]) -> Result<Option<String>, Failure> {
+    let first = recorded.iter().find_map(|event| match &event.entry.body {
+        EventBody::AgentMessage { role, given, .. } if role == "user" => Some(given.as_ref()),
+        _ => None,
+    });
+    let Some(given) = first else { return Ok(None) };
+    let system = given.and_then(|given| given.system.as_ref());
+    let system = system.map(|system| text_of(stage, system)).transpose()?;
+    Ok(Some(system.unwrap_or_default()))
 }
 
 /// The failure of an agent that cannot do its work: its `tools` name one of a server that cannot be used.

@@ -68,6 +68,7 @@ impl LlmHandler {
         let defaults = Settings::default();
         Settings {
             system: request.system.clone(),
+            opening: request.opening.clone(),
             provider: self.provider_name(stage),
             reasoning_effort: own(spec.and_then(|llm| llm.reasoning_effort.as_ref())),
             speed: own(spec.and_then(|llm| llm.speed.as_ref())),

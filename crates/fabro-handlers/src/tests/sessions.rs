@@ -142,31 +142,32 @@ fn what_agents_are_given_is_a_blob_for_each_text() {
         let EventBody::AgentMessage { role, given, .. } = &event.entry.body else { continue };
         let session = event.entry.session_id.as_deref().unwrap_or_default();
         let _ = write!(told, "{session} {role}:");
-        let given = given.iter().flat_map(|given| [&given.system, &given.tools]).flatten();
-        for value in given {
+        let values = given.iter().flat_map(|given| [&given.system, &given.tools]).flatten();
+        for value in values {
             let blob = BlobRef::from_value(value).unwrap();
             blobs.insert(blob.to_string());
             let _ = match fabro_engine::read_blob(&*scene.store, &blob).unwrap() {
-                Value::String(text) => {
-                    write!(told, " {}", &text[text.find("The stage").unwrap()..][..20])
-                }
+                Value::String(text) => write!(told, " {} …", &text[..16]),
                 tools => write!(told, " {} …", tools[0]["name"]),
             };
+        }
+        if let Some(opening) = given.as_ref().and_then(|given| given.opening.as_ref()) {
+            let _ = write!(told, " {}", opening.as_str().unwrap());
         }
         told.push('\n');
     }
     insta::assert_snapshot!(told, @r#"
-    a@1 user: The stage is "Work". "close_agent" …
+    a@1 user: You are an agent … "close_agent" … The stage is "Work".
     a@1 assistant:
     a@1 assistant:
-    b@1 user: The stage is "Work". "close_agent" …
+    b@1 user: You are an agent … "close_agent" … The stage is "Work".
     b@1 assistant:
-    c@1 user: The stage is "Look". "close_agent" …
+    c@1 user: You are an agent … "close_agent" … The stage is "Look".
     c@1 assistant:
     p@1 user:
     p@1 assistant:
     "#);
-    assert_eq!(blobs.len(), 3, "the tools once, the system prompt for each label");
+    assert_eq!(blobs.len(), 2, "the tools once, and the system prompt");
 }
 
 #[test]

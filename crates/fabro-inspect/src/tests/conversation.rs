@@ -15,7 +15,8 @@ fn what_the_model_was_given_is_read_back() {
             Some(Arc::new(blob.to_value()))
         };
         let tools = if parent.is_none() { blob(json!([{"name": "look"}])) } else { None };
-        let given = Given { system: blob(json!(system)), tools };
+        let opening = (role == "user").then(|| Arc::new(json!("The stage is.")));
+        let given = Given { system: blob(json!(system)), tools, opening };
         let body = EventBody::AgentMessage {
             role: role.to_owned(),
             text: "short".to_owned(),
@@ -33,7 +34,7 @@ fn what_the_model_was_given_is_read_back() {
     say("user", "talk@1/a1", Some("talk@1"), "Be quick.");
     say("assistant", "talk@1", None, "Be kind.");
     let report = stage(&bench.events, "talk", true, &*bench.blobs).unwrap();
-    insta::assert_snapshot!(serde_json::to_string(&report).unwrap(), @r#"{"rank":2,"node":"talk","visit":1,"branch":null,"status":"running","started_at":"1970-01-01T00:00:01.000Z","ended_at":null,"attempts":1,"edge":null,"duration_ms":3000,"system":"Be brief.","tools":[{"name":"look"}],"prompt":null,"response":null,"outcome":null,"transcript":[{"role":"user","content":"short"},{"role":"user","session_id":"talk@1/a1","content":"short","system":"Be quick."},{"role":"assistant","content":"short","system":"Be kind.","tools":[{"name":"look"}]}]}"#);
+    insta::assert_snapshot!(serde_json::to_string(&report).unwrap(), @r#"{"rank":2,"node":"talk","visit":1,"branch":null,"status":"running","started_at":"1970-01-01T00:00:01.000Z","ended_at":null,"attempts":1,"edge":null,"duration_ms":3000,"system":"Be brief.","tools":[{"name":"look"}],"opening":"The stage is.","prompt":null,"response":null,"outcome":null,"transcript":[{"role":"user","content":"short"},{"role":"user","session_id":"talk@1/a1","content":"short","system":"Be quick.","opening":"The stage is."},{"role":"assistant","content":"short","system":"Be kind.","tools":[{"name":"look"}]}]}"#);
     let none = DirBlobs::new("/nonexistent");
     let missing = stage(&bench.events, "talk", true, &none).unwrap_err().to_string();
     assert!(missing.starts_with("the system prompt of `talk@1` cannot be read back"), "{missing}");

@@ -24,6 +24,8 @@ pub(super) struct Concessions {
     pub(super) streams_only: bool,
     /// The server refuses the speed of this request; it may take others.
     pub(super) no_speed: bool,
+    /// The limit of the answer is `max_completion_tokens`, whatever the model's name.
+    pub(super) max_completion_tokens: bool,
     /// For this request only: later ones may have what fits.
     pub(super) no_reasoning: bool,
     /// What was conceded just now, for the user.
@@ -89,6 +91,8 @@ pub(super) enum RefusedField {
     WholeAnswer,
     /// The tier of speed.
     Speed,
+    /// `max_tokens`, in the place of which it names another field.
+    MaxTokens,
     /// Chat Completions for this model, or for its tools.
     ChatCompletions,
     /// There is no such address.
@@ -96,7 +100,8 @@ pub(super) enum RefusedField {
 }
 
 /// How the refusals of fields are worded, in lower case.
-const REFUSED_FIELDS: [(RefusedField, &[&str]); 8] = [
+const REFUSED_FIELDS: [(RefusedField, &[&str]); 9] = [
+    (RefusedField::MaxTokens, &["use 'max_completion_tokens'"]),
     (
         RefusedField::ChatCompletions,
         &[
@@ -188,6 +193,8 @@ pub(super) struct SentFields {
     pub(super) speed: bool,
     /// The answer is requested in pieces.
     pub(super) streams: bool,
+    /// The answer has a limit.
+    pub(super) max_tokens: bool,
 }
 
 /// A server with rules of its own.
@@ -250,6 +257,13 @@ impl Concessions {
                 "the provider does not take the speed: it is not sent",
                 Self { no_speed: true, ..self },
             ),
+            RefusedField::MaxTokens
+                if sent.max_tokens
+                    && sent.wire == Wire::ChatCompletions
+                    && !self.max_completion_tokens =>
+            {
+                Some(Self { max_completion_tokens: true, ..self })
+            }
             RefusedField::StreamOptions if sent.stream_options => {
                 Some(Self { stream_options: FieldUse::after_refusal(sent.tools), ..self })
             }
@@ -377,6 +391,8 @@ mod tests {
         check(400, whole, Some(RefusedField::WholeAnswer));
         let tier = "service_tier: Input should be 'auto' or 'standard_only'";
         check(400, tier, Some(RefusedField::Speed));
+        let limit = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+        check(400, limit, Some(RefusedField::MaxTokens));
         check(500, tools, None);
         check(400, "Invalid value", None);
     }

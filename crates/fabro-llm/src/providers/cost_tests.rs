@@ -30,7 +30,8 @@ fn usage_at(
     let sent: jiff::Timestamp = format!("{day}T12:00Z").parse().unwrap();
     let priced = Catalog::builtin().same_model(model).cloned();
     let speed = speed.map(str::to_owned);
-    let pricing = Pricing { model: priced, sent_ms: sent.as_millisecond(), speed };
+    let pricing =
+        Pricing { model: priced, sent_ms: sent.as_millisecond(), speed, provider_factor: None };
     let name = model.to_owned();
     let mut turn = Turn::new(kind.as_str(), name, pricing, Arc::default(), PrefixHash::default());
     let mut reader = event_reader(Wire::of(&Provider::new("p", kind), model, None));

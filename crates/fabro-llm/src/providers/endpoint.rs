@@ -15,6 +15,8 @@ pub(super) struct Endpoint {
     display: String,
     /// All of them are marked as sensitive.
     headers: HeaderMap,
+    /// The model is in the URL of Anthropic's interface, too.
+    is_vertex: bool,
 }
 
 impl Endpoint {
@@ -44,6 +46,14 @@ impl Endpoint {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid("another scheme".to_owned()));
         }
+        if url.host_str().is_some_and(|host| host.starts_with("bedrock-runtime")) {
+            let message = format!(
+                "the base URL of provider `{name}` is that of interfaces that Fabro does not speak (InvokeModel, Converse)"
+            );
+            let fix =
+                "set `https://bedrock-mantle.REGION.api.aws/anthropic`, with a Bedrock API key";
+            return Err(SetupError::new(message, fix));
+        }
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         url.set_query(None);
         url.set_fragment(None);
@@ -54,13 +64,18 @@ impl Endpoint {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         let display = format!("{}{version}", url.as_str().trim_end_matches('/'));
-        Ok(Self { base, query, display, headers: headers(provider)? })
+        let is_vertex = provider.is_vertex();
+        Ok(Self { base, query, display, headers: headers(provider)?, is_vertex })
     }
 
     /// Where requests to this model go.
     pub(super) fn url(&self, wire: Wire, model: &str, streams: bool) -> String {
         let Self { base, query, .. } = self;
         match wire {
+            Wire::Anthropic if self.is_vertex => {
+                let method = if streams { "streamRawPredict" } else { "rawPredict" };
+                format!("{base}/models/{model}:{method}{query}")
+            }
             Wire::Anthropic => format!("{base}/messages{query}"),
             Wire::ChatCompletions => format!("{base}/chat/completions{query}"),
             Wire::Responses => format!("{base}/responses{query}"),
@@ -100,6 +115,8 @@ fn missing_version(kind: ProviderKind, path: &str) -> &'static str {
     let has_version = ["/v1", "/v1beta", "/v1alpha"].iter().any(|version| path.ends_with(version));
     match kind {
         _ if has_version => "",
+        // Vertex AI, with the version before the project.
+        _ if path.contains("/publishers/") => "",
         ProviderKind::Anthropic => "/v1",
         ProviderKind::Gemini => "/v1beta",
         // Many serve Chat Completions below other paths.
@@ -114,7 +131,7 @@ fn headers(provider: &Provider) -> Result<HeaderMap, SetupError> {
     if let Some(key) = &provider.key {
         let key = key.reveal();
         let (name, value) = match provider.kind {
-            ProviderKind::Anthropic => ("x-api-key", key.to_owned()),
+            ProviderKind::Anthropic if !provider.has_bearer_key() => ("x-api-key", key.to_owned()),
             ProviderKind::Gemini => ("x-goog-api-key", key.to_owned()),
             _ => (AUTHORIZATION.as_str(), format!("Bearer {key}")),
         };
@@ -169,6 +186,27 @@ mod tests {
         );
         check(Anthropic, Some("http://h:1/v1/"), "http://h:1/v1/messages");
         check(Anthropic, Some("http://h/anthropic/"), "http://h/anthropic/v1/messages");
+        let vertex = "https://h/v1/projects/p/locations/global/publishers";
+        check(
+            Anthropic,
+            Some(&format!("{vertex}/anthropic/")),
+            &format!("{vertex}/anthropic/models/m:streamRawPredict"),
+        );
+        check(
+            Gemini,
+            Some(&format!("{vertex}/google")),
+            &format!("{vertex}/google/models/m:streamGenerateContent?alt=sse"),
+        );
+        check(
+            Anthropic,
+            Some("https://bedrock-mantle.us-east-1.api.aws/anthropic"),
+            "https://bedrock-mantle.us-east-1.api.aws/anthropic/v1/messages",
+        );
+        check(
+            OpenAi,
+            Some("https://r.openai.azure.com/openai/v1/"),
+            "https://r.openai.azure.com/openai/v1/chat/completions",
+        );
         check(OpenAi, None, "https://api.openai.com/v1/chat/completions");
         check(OpenAi, Some("http://127.0.0.1:8401"), "http://127.0.0.1:8401/v1/chat/completions");
         check(OpenAiResponses, None, "https://api.openai.com/v1/responses");
@@ -208,6 +246,11 @@ mod tests {
             Some("ftp://h"),
             "the base URL of provider `p` is not an http or https URL (another scheme): fix it",
         );
+        check(
+            ProviderKind::Anthropic,
+            Some("https://bedrock-runtime.us-east-1.amazonaws.com"),
+            "the base URL of provider `p` is that of interfaces that Fabro does not speak (InvokeModel, Converse): set `https://bedrock-mantle.REGION.api.aws/anthropic`, with a Bedrock API key",
+        );
         let mut provider = Provider::new("p", OpenAi);
         provider.headers.insert("x-a".to_owned(), "a\nb".to_owned());
         assert!(Endpoint::new(&provider).is_err());
@@ -217,6 +260,25 @@ mod tests {
             error.to_string(),
             "the key of provider `p` has characters that no key has: set it again"
         );
+    }
+
+    #[test]
+    fn keys_of_clouds_are_tokens() {
+        let name = |base_url: Option<&str>| {
+            let key = Some(super::super::Secret::new("secret"));
+            let base_url = base_url.map(str::to_owned);
+            let provider =
+                Provider { base_url, key, ..Provider::new("p", ProviderKind::Anthropic) };
+            let headers = Endpoint::new(&provider).unwrap().headers;
+            headers.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(name(None), "x-api-key anthropic-version");
+        for url in [
+            "https://bedrock-mantle.us-east-1.api.aws/anthropic",
+            "https://h/v1/projects/p/locations/global/publishers/anthropic",
+        ] {
+            assert_eq!(name(Some(url)), "authorization anthropic-version");
+        }
     }
 
     #[test]

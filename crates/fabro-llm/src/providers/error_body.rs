@@ -273,7 +273,7 @@ mod tests {
         check(
             400,
             r#"{"error": {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "<f>"}}"#,
-            "BrokenStream: 400 tool_use_failed: Failed to call a function.",
+            "UnusableAnswer: 400 tool_use_failed: Failed to call a function.",
         );
         check(
             400,

@@ -47,13 +47,15 @@ pub(super) enum EventError {
     Reported(Value),
     /// The provider refuses to answer.
     Refused(String),
-    /// The turn is not whole.
+    /// The stream ended before the turn was whole.
+    EndedEarly,
+    /// The turn is of no use.
     Incomplete(String),
 }
 
 impl EventError {
     pub(super) fn ended_early() -> Self {
-        Self::Incomplete("it ended before it was complete".to_owned())
+        Self::EndedEarly
     }
 }
 

@@ -39,7 +39,10 @@ pub(super) fn unusable_turn(error: EventError, provider: &Provider) -> ModelErro
     match error {
         EventError::Malformed(error) => {
             let what = format!("an event is not valid JSON: {error}");
-            own(ErrorKind::BrokenStream, provider, &what)
+            // One that ends too early was cut with its stream.
+            let kind =
+                if error.is_eof() { ErrorKind::BrokenStream } else { ErrorKind::UnusableAnswer };
+            own(kind, provider, &what)
         }
         EventError::Reported(body) => {
             let body = ErrorBody::from_value(&body);
@@ -47,7 +50,10 @@ pub(super) fn unusable_turn(error: EventError, provider: &Provider) -> ModelErro
             ModelError { retry_after: wait, ..reported(provider, None, body) }
         }
         EventError::Refused(reason) => own(ErrorKind::ContentFilter, provider, &reason),
-        EventError::Incomplete(reason) => own(ErrorKind::BrokenStream, provider, &reason),
+        EventError::EndedEarly => {
+            own(ErrorKind::BrokenStream, provider, "it ended before it was complete")
+        }
+        EventError::Incomplete(reason) => own(ErrorKind::UnusableAnswer, provider, &reason),
     }
 }
 

@@ -186,7 +186,7 @@ impl Body {
                 }
                 Err(LinesCodecError::Io(_)) => {
                     let what = "the answer is not text";
-                    return Err(failure::own(ErrorKind::BrokenStream, &self.provider, what));
+                    return Err(failure::own(ErrorKind::UnusableAnswer, &self.provider, what));
                 }
             }
         }

@@ -56,7 +56,7 @@ pub(super) async fn models(
         }
         let list: List = serde_json::from_slice(&body).map_err(|error| {
             let what = format!("what it lists are no models: {error}");
-            failure::own(ErrorKind::BrokenStream, provider, &what)
+            failure::own(ErrorKind::UnusableAnswer, provider, &what)
         })?;
         Ok(names(list))
     };

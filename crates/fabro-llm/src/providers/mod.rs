@@ -84,7 +84,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// - `output_schema` as the schema of the answer, unless the catalog says that the model does not accept
 ///   one. Anthropic gets it without the keywords it refuses, and not at all where the schema leaves
 ///   an object open; older models of Gemini, Groq and Cerebras get it only without tools.
-/// - To Anthropic, cache marks at the tools, the system's messages and the last message.
+/// - To Anthropic, cache marks at the tools, the system's messages and the last two messages that are not the
+///   model's.
 ///
 /// Models of `OpenAI` are asked through Responses where the catalog says so: all of them at its own
 /// address, at other addresses those that refuse tools in Chat Completions. [`Provider::interface`]
@@ -246,7 +247,12 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let target = Target { index, provider, model: &model, info: shared.catalog.find(&model) };
     let messages = Arc::clone(&request.messages);
     let priced = shared.catalog.same_model(&model).cloned();
-    let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)(), speed: None };
+    let pricing = Pricing {
+        model: priced,
+        sent_ms: (shared.clock.0)(),
+        speed: None,
+        provider_factor: provider.price_factor(),
+    };
     let mut concessions = shared.remembered.get(index, &model, request);
     let concede =
         |field, sent| shared.remembered.concede(field, (index, provider), (&model, request), sent);

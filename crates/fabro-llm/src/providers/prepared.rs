@@ -54,6 +54,7 @@ impl PreparedRequest {
                 reasoning: wire.has_reasoning(),
                 speed: wire.speed.is_some(),
                 streams: wire.request.streams,
+                max_tokens: wire.max_tokens.is_some(),
             },
             wire: wire.wire,
             model: wire.model.to_owned(),

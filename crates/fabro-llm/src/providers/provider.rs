@@ -22,6 +22,9 @@ pub struct Provider {
     pub interface: Option<ModelInterface>,
     /// Whether it takes the JSON Schema of an answer; when absent, that is tried.
     pub output_schema: Option<bool>,
+    /// Whether it is to keep its prompt cache for an hour instead of five minutes, where its kind is
+    /// `anthropic`: what is written into it costs more then.
+    pub long_cache: bool,
     /// Sent with every request; they replace our own.
     pub headers: BTreeMap<String, String>,
     /// How long an answer may take to begin; ten minutes when absent.
@@ -41,6 +44,7 @@ impl Provider {
             listed_model: None,
             interface: None,
             output_schema: None,
+            long_cache: false,
             headers: BTreeMap::new(),
             request_timeout: None,
             stream_timeout: None,
@@ -55,6 +59,26 @@ impl Provider {
             ProviderKind::Gemini => "gemini",
             ProviderKind::OpenAiCompatible => &self.name,
         }
+    }
+
+    /// Claude on Vertex AI: the model is in the URL, and the version of the interface in the body.
+    pub(super) fn is_vertex(&self) -> bool {
+        let url = self.base_url.as_deref().unwrap_or_default();
+        self.kind == ProviderKind::Anthropic
+            && url.trim_end_matches('/').ends_with("/publishers/anthropic")
+    }
+
+    /// Whether the key of Anthropic's interface is a token, as in the clouds of others.
+    pub(super) fn has_bearer_key(&self) -> bool {
+        let is_bedrock = self.base_url.as_ref().is_some_and(|url| url.contains("bedrock"));
+        self.kind != ProviderKind::Anthropic || is_bedrock || self.is_vertex()
+    }
+
+    /// How many times the list prices it costs, where that is not once: a region of Vertex AI is dearer than
+    /// all of them together.
+    pub(super) fn price_factor(&self) -> Option<f64> {
+        let url = self.base_url.as_deref().unwrap_or_default();
+        (self.is_vertex() && !url.contains("/locations/global/")).then_some(1.1)
     }
 
     /// The text without the key and the values of headers.
@@ -83,6 +107,7 @@ impl fmt::Debug for Provider {
             .field("listed_model", &self.listed_model)
             .field("interface", &self.interface)
             .field("output_schema", &self.output_schema)
+            .field("long_cache", &self.long_cache)
             .field("headers", &self.headers.keys())
             .field("request_timeout", &self.request_timeout)
             .field("stream_timeout", &self.stream_timeout)

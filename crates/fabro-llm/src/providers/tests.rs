@@ -154,7 +154,7 @@ fn events_that_cannot_be_used_are_errors() {
     for (kind, event, expect) in [
         (ProviderKind::OpenAi, "|{", "malformed: EOF while parsing an object at line 1 column 1"),
         (ProviderKind::OpenAi, r#"|{"error":"no"}"#, r#"Reported(Object {"error": String("no")})"#),
-        (ProviderKind::OpenAi, "|[DONE]", r#"Incomplete("it ended before it was complete")"#),
+        (ProviderKind::OpenAi, "|[DONE]", "EndedEarly"),
         (ProviderKind::Anthropic, "error|[]", "Reported(Array [])"),
         (
             ProviderKind::Gemini,

@@ -83,13 +83,15 @@ pub(super) struct Pricing {
     pub(super) sent_ms: i64,
     /// The speed that was asked for, then the one that the provider says it had.
     pub(super) speed: Option<String>,
+    /// How many times the list prices the provider costs; they are its prices when absent.
+    pub(super) provider_factor: Option<f64>,
 }
 
 impl Pricing {
     fn costs(&self, usage: &Usage) -> Option<Costs> {
         let model = self.model.as_ref()?;
         let factor = self.speed.as_deref().map_or(Some(1.0), |speed| model.speed_factor(speed))?;
-        Some(model.costs(usage, self.sent_ms)?.times(factor))
+        Some(model.costs(usage, self.sent_ms)?.times(factor * self.provider_factor.unwrap_or(1.0)))
     }
 
     /// Whether the model is known to cost nothing.

@@ -116,7 +116,10 @@ async fn thoughts_go_back_as_they_came() {
         "content": [
           {
             "type": "text",
-            "text": "Read a"
+            "text": "Read a",
+            "cache_control": {
+              "type": "ephemeral"
+            }
           }
         ]
       },

@@ -6,6 +6,7 @@
 
 mod anthropic;
 mod chat;
+mod clouds;
 mod errors;
 mod names;
 mod others;

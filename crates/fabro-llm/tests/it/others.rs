@@ -394,7 +394,7 @@ async fn gemini_ends_in_many_ways() {
     assert_snapshot!(lines.join("\n"), @r"
     MaxTokens half
     ContentFilter: the model's provider refused to answer: change the prompt (test: the answer was filtered)
-    BrokenStream: the model's answer stopped before its end: try again (test: MALFORMED_FUNCTION_CALL)
+    UnusableAnswer: the model's answer cannot be used: try again (test: MALFORMED_FUNCTION_CALL)
     BrokenStream: the model's answer stopped before its end: try again (test: it ended before it was complete)
     ContentFilter: the model's provider refused to answer: change the prompt (test: SAFETY)
     Overloaded: the model is overloaded: try again later (test: UNAVAILABLE: m)

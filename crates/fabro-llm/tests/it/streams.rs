@@ -80,7 +80,11 @@ async fn no_stream_at_all_is_no_answer() {
         for body in ["", "hello", r#"{"choices": []}"#, "data: [DONE]\n\n", "data:\n\n"] {
             let response = Response::bytes(200, "text/event-stream", body);
             let error = asked(kind, response).await.unwrap_err();
-            assert_eq!(error.kind, ErrorKind::BrokenStream, "{body}: {error}");
+            let expect = match body {
+                r#"{"choices": []}"# => ErrorKind::UnusableAnswer,
+                _ => ErrorKind::BrokenStream,
+            };
+            assert_eq!(error.kind, expect, "{body}: {error}");
         }
     }
 }

@@ -200,6 +200,9 @@ async fn compatible_servers_refuse_nothing() {
         (Vendor::LmStudio, "some-model"),
         (Vendor::Qwen, "qwen3.8-max"),
         (Vendor::GeminiCompatible, "gemini-4-argon"),
+        (Vendor::OpenRouter, "anthropic/claude-opus-5-5"),
+        (Vendor::Moonshot, "kimi-k3"),
+        (Vendor::XAi, "grok-4.5"),
     ] {
         check_models(vendor, ProviderKind::OpenAiCompatible, &[model]).await;
     }

@@ -1,9 +1,12 @@
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::auth::{AuthClient, AuthorizationManager};
+use rmcp::transport::auth::{AuthClient, AuthError, AuthorizationManager};
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
@@ -23,7 +26,18 @@ pub(crate) fn config(
     let headers = headers.iter().map(|(name, value)| header(name, value));
     let headers = headers.collect::<Result<HashMap<_, _>, _>>()?;
     install_crypto();
-    Ok(StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers))
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+    config.retry_config = Arc::new(reconnects());
+    Ok(config)
+}
+
+/// How a stream that broke off is asked for again: a server that is gone has to be noticed before the
+/// timeout of the call.
+fn reconnects() -> ExponentialBackoff {
+    let mut policy = ExponentialBackoff::default();
+    policy.base_duration = Duration::from_millis(200);
+    policy.max_times = Some(4);
+    policy
 }
 
 /// A connection that sends nothing before the first request, with the tokens of a login.
@@ -65,6 +79,48 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> 
     let mut value = HeaderValue::from_str(value).map_err(|_| problem())?;
     value.set_sensitive(true);
     Ok((key, value))
+}
+
+/// What a login lacks.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LoginNeed {
+    /// There is none, or it is no longer valid.
+    Login,
+    /// It has not this scope, as far as the server names one.
+    Scope(Option<String>),
+}
+
+/// What a request lacked that was refused because of who asks.
+pub(crate) fn login_need(error: &(dyn std::error::Error + 'static)) -> Option<LoginNeed> {
+    let mut error = Some(error);
+    while let Some(current) = error {
+        match current.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+            Some(StreamableHttpError::AuthRequired(_)) => return Some(LoginNeed::Login),
+            Some(StreamableHttpError::InsufficientScope(refusal)) => {
+                return Some(LoginNeed::Scope(refusal.required_scope.clone()));
+            }
+            // Without `WWW-Authenticate`.
+            Some(StreamableHttpError::UnexpectedServerResponse(text))
+                if text.starts_with("HTTP 401") =>
+            {
+                return Some(LoginNeed::Login);
+            }
+            _ => {}
+        }
+        if matches!(current.downcast_ref(), Some(AuthError::AuthorizationRequired)) {
+            return Some(LoginNeed::Login);
+        }
+        error = current.source();
+    }
+    None
+}
+
+/// Whether the request had reached the server when the connection ended: it may have taken effect.
+pub(crate) fn was_sent(error: &(dyn std::error::Error + 'static)) -> bool {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => !error.is_connect() && !error.is_builder(),
+        _ => false,
+    }
 }
 
 /// An error with its causes, briefly. Without URLs, because they may contain keys.

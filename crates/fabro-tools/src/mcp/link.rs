@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mcp::connection::Connection;
 use crate::mcp::error::{ServerError, brief};
+use crate::mcp::http::LoginNeed;
 use crate::mcp::lenient::Lenient;
 use crate::mcp::stdio::ServerProcess;
 use crate::mcp::{http, login, result};
@@ -120,7 +121,16 @@ impl Link {
                 Err(error) => error,
             };
             if !connection.is_broken(&error) {
-                return self.error(&self.reason(&error));
+                if !was_sent(&error) {
+                    return self.error(&self.reason(&error));
+                }
+                if std::mem::take(&mut may_retry) {
+                    continue;
+                }
+                let error = self.server_error(self.reason(&error), String::new());
+                return Output::error(format!(
+                    "the call was interrupted, and may have taken effect or not: {error}"
+                ));
             }
             let error = self.failed(&connection, error).await;
             if !may_retry {
@@ -251,7 +261,11 @@ impl Link {
             Ok(Ok(service)) => return Ok(Connection { service, process }),
             Ok(Err(error)) => {
                 let may_be_legacy = may_be_legacy(&error);
-                (initialization_failed(error, process.as_ref(), self.url()).await, may_be_legacy)
+                let problem = match login_need(&error) {
+                    Some(need) => self.needs_login(&need),
+                    None => initialization_failed(error, process.as_ref(), self.url()).await,
+                };
+                (problem, may_be_legacy)
             }
             Err(_) => (startup_timed_out(limit), false),
         };
@@ -274,7 +288,10 @@ impl Link {
             return Ok(None);
         }
         let kept = login::kept(url, logins).await;
-        kept.map_err(|error| format!("its login cannot be used: {error}; log in to it again"))
+        kept.map_err(|error| {
+            let again = format!("run `fabro mcp login {}` again", self.name);
+            format!("its login cannot be used: {error}; {again}")
+        })
     }
 
     /// Gives up a connection that broke.
@@ -318,6 +335,24 @@ impl Link {
         Output::error(format!("MCP server `{}`: {problem}", self.name))
     }
 
+    fn needs_login(&self, need: &LoginNeed) -> String {
+        let name = &self.name;
+        match need {
+            LoginNeed::Login => format!(
+                "it asks for a login: run `fabro mcp login {name}`, or set its Authorization header"
+            ),
+            LoginNeed::Scope(Some(scope)) => format!(
+                "the login lacks the scope `{}`: run `fabro mcp login --scope {0} {name}`",
+                brief(scope)
+            ),
+            LoginNeed::Scope(None) => {
+                format!(
+                    "the login may not do this: run `fabro mcp login {name}` as another user, or with `--scope`"
+                )
+            }
+        }
+    }
+
     fn url(&self) -> Option<&str> {
         match &self.settings.transport {
             McpTransport::Http { url, .. } => Some(url),
@@ -328,7 +363,10 @@ impl Link {
     fn reason(&self, error: &ServiceError) -> String {
         match error {
             ServiceError::McpError(error) => brief(&error.message),
-            ServiceError::TransportSend(error) => http::chain(error.error.as_ref(), self.url()),
+            ServiceError::TransportSend(error) => match http::login_need(error.error.as_ref()) {
+                Some(need) => self.needs_login(&need),
+                None => http::chain(error.error.as_ref(), self.url()),
+            },
             ServiceError::TransportClosed => "the connection was closed".to_owned(),
             ServiceError::UnexpectedResponse => {
                 "it answered with something else than what was asked for".to_owned()
@@ -358,8 +396,24 @@ struct NotOpened {
 
 /// Whether a server that failed may speak the older protocol only; false where that was tried.
 fn may_be_legacy(error: &ClientInitializeError) -> bool {
-    !error.is_authorization_required()
+    login_need(error).is_none()
         && !matches!(error, ClientInitializeError::LegacyFallbackFailed { .. })
+}
+
+/// What a login lacks at a server that failed for it.
+fn login_need(error: &ClientInitializeError) -> Option<LoginNeed> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => {
+            http::login_need(error.error.as_ref())
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => login_need(fallback),
+        _ => None,
+    }
+}
+
+/// Whether the server may have done what it was asked for, although its answer is lost.
+fn was_sent(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::TransportSend(error) if http::was_sent(error.error.as_ref()))
 }
 
 fn startup_timed_out(limit: Duration) -> String {
@@ -372,10 +426,6 @@ async fn initialization_failed(
     process: Option<&ServerProcess>,
     url: Option<&str>,
 ) -> String {
-    if error.is_authorization_required() {
-        return "it asks for authorization: log in to it, or set its Authorization header"
-            .to_owned();
-    }
     let error = match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => *fallback,
         error => error,

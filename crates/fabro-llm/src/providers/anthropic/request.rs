@@ -12,15 +12,24 @@ use crate::{Content, Message, ReasoningEffort, Role, ThinkingMode, ToolSpec};
 /// Anthropic requires a limit; this one where the catalog does not know the model.
 const DEFAULT_MAX_TOKENS: u32 = 64_000;
 
+/// The version of the interface on Vertex AI.
+const VERTEX_VERSION: &str = "vertex-2023-10-16";
+
 /// The body of a request.
 pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     let request = &*wire.request;
     let max_tokens = wire.max_tokens.or(wire.max_output_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
-    let mut body = json!({"model": wire.model, "stream": request.streams});
-    if let Some(system) = system(&request.messages) {
+    let mut body = if wire.provider.is_vertex() {
+        json!({"anthropic_version": VERTEX_VERSION})
+    } else {
+        json!({"model": wire.model})
+    };
+    body["stream"] = request.streams.into();
+    let mark = cache_mark(wire.provider.long_cache);
+    if let Some(system) = system(&request.messages, &mark) {
         body["system"] = system;
     }
-    body["messages"] = messages(&request.messages);
+    body["messages"] = messages(&request.messages, &mark);
     let thinking = thinking(wire, max_tokens);
     if let Some(thinking) = thinking.thinking {
         body["thinking"] = thinking;
@@ -33,7 +42,7 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     }
     body["max_tokens"] = max_tokens.into();
     if !request.tools.is_empty() {
-        body["tools"] = tools(&request.tools);
+        body["tools"] = tools(&request.tools, &mark);
     }
     match wire.speed {
         Some("fast") => body["speed"] = "fast".into(),
@@ -45,21 +54,22 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
 }
 
 /// The system's messages, one block each. Everything up to the last one may be cached.
-fn system(messages: &[Arc<Message>]) -> Option<Value> {
+fn system(messages: &[Arc<Message>], mark: &Value) -> Option<Value> {
     let blocks = system_texts(messages).map(|text| json!({"type": "text", "text": text}));
     let mut blocks: Vec<_> = blocks.collect();
-    mark_cacheable(blocks.last_mut()?);
+    mark_cacheable(blocks.last_mut()?, mark);
     Some(blocks.into())
 }
 
 /// All messages but those of the system. Their content is always a list, as the mark of the cache
 /// needs one and nothing else may change from request to request.
-fn messages(messages: &[Arc<Message>]) -> Value {
+fn messages(messages: &[Arc<Message>], mark: &Value) -> Value {
     let mut grouped = alternating(grouped(messages, blocks));
-    // The next turn begins with everything up to here.
-    let last = grouped.last_mut().filter(|(role, _)| *role != Role::Assistant);
-    if let Some(block) = last.and_then(|(_, blocks)| blocks.last_mut()) {
-        mark_cacheable(block);
+    // The next turn begins with everything up to the last message, and this one with everything up to the one
+    // before it: with many calls in a turn that is further back than the provider looks for by itself.
+    let of_user = grouped.iter_mut().rev().filter(|(role, _)| *role != Role::Assistant);
+    for (_, blocks) in of_user.take(2) {
+        blocks.last_mut().into_iter().for_each(|block| mark_cacheable(block, mark));
     }
     let messages = grouped.into_iter().map(|(role, blocks)| {
         let role = if role == Role::Assistant { "assistant" } else { "user" };
@@ -81,8 +91,13 @@ fn alternating(grouped: Vec<(Role, Vec<Value>)>) -> Vec<(Role, Vec<Value>)> {
     joined
 }
 
-fn mark_cacheable(block: &mut Value) {
-    block["cache_control"] = json!({"type": "ephemeral"});
+/// The mark of what is to be cached, for an hour or for five minutes.
+fn cache_mark(is_long: bool) -> Value {
+    if is_long { json!({"type": "ephemeral", "ttl": "1h"}) } else { json!({"type": "ephemeral"}) }
+}
+
+fn mark_cacheable(block: &mut Value, mark: &Value) {
+    block["cache_control"] = mark.clone();
 }
 
 /// The blocks of a message. A thought at its end is refused, and so is a message without any block.
@@ -122,7 +137,7 @@ fn block(content: &Content) -> Option<Value> {
     }
 }
 
-fn tools(tools: &[ToolSpec]) -> Value {
+fn tools(tools: &[ToolSpec], mark: &Value) -> Value {
     let tools = tools.iter().map(|spec| {
         json!({
             "name": spec.name,
@@ -131,7 +146,7 @@ fn tools(tools: &[ToolSpec]) -> Value {
         })
     });
     let mut tools: Vec<_> = tools.collect();
-    tools.last_mut().into_iter().for_each(mark_cacheable);
+    tools.last_mut().into_iter().for_each(|tool| mark_cacheable(tool, mark));
     tools.into()
 }
 

@@ -26,7 +26,11 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     }
     if let Some(max_tokens) = wire.max_tokens {
         let is_new = MAX_COMPLETION_TOKENS.iter().any(|name| wire.model.starts_with(name));
-        let key = if is_new { "max_completion_tokens" } else { "max_tokens" };
+        let key = if is_new || wire.concessions.max_completion_tokens {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        };
         body[key] = max_tokens.into();
     }
     if let Some(key) = wire.openai_cache_key() {

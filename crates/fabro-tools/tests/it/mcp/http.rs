@@ -185,5 +185,79 @@ async fn a_log_in_that_is_needed_is_said() {
             let _ = stream.write_all(refusal.as_bytes()).await;
         }
     });
-    assert_snapshot!(failure(&url, &[]).await, @"MCP server `fake`: it asks for authorization: log in to it, or set its Authorization header");
+    assert_snapshot!(failure(&url, &[]).await, @"MCP server `fake`: it asks for a login: run `fabro mcp login fake`, or set its Authorization header");
+}
+
+/// A server whose calls of tools break off: after the first event of a stream (`stream`), or in the middle of an
+/// answer; it is gone then.
+async fn serve_once(stream: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let mut socket = BufReader::new(socket);
+            let Some((head, body)) = read_request(&mut socket).await else { continue };
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let method = request["method"].as_str().unwrap_or_default();
+            if method == "tools/call" {
+                let begun = if stream {
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\nid: 1\ndata:\n\n"
+                } else {
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+                };
+                socket.write_all(begun.as_bytes()).await.unwrap();
+                socket.flush().await.unwrap();
+                return;
+            }
+            let answer = respond(&head, method, &request, false);
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_server_that_ends_in_a_call_is_noticed_before_the_timeout() {
+    for stream in [true, false] {
+        let url = serve_once(stream).await;
+        let servers = connect(&url, &[]).await;
+        let began = std::time::Instant::now();
+        let broken = shown(&call(&tool(&servers, "echo"), json!({})).await);
+        let expect = "error: the call was interrupted, and may have taken effect or not: MCP server `fake`: ";
+        assert!(broken.starts_with(expect), "{broken}");
+        // The timeout of a call is two minutes.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_is_lost_in_a_call_is_said() {
+    let refusals: [(Respond, &str); 2] = [
+        (
+            |head, method, request| {
+                refusing(head, method, request, "401 No\r\nwww-authenticate: Bearer")
+            },
+            "error: MCP server `fake`: it asks for a login: run `fabro mcp login fake`, or set its Authorization header",
+        ),
+        (
+            |head, method, request| {
+                let scope = "403 No\r\nwww-authenticate: Bearer error=\"insufficient_scope\", scope=\"files:write\"";
+                refusing(head, method, request, scope)
+            },
+            "error: MCP server `fake`: the login lacks the scope `files:write`: run `fabro mcp login --scope files:write fake`",
+        ),
+    ];
+    for (respond, expect) in refusals {
+        let (url, _) = serve_by(respond).await;
+        let servers = connect(&url, &[]).await;
+        assert_eq!(shown(&call(&tool(&servers, "echo"), json!({})).await), expect);
+        servers.close().await;
+    }
+}
+
+fn refusing(head: &str, method: &str, request: &Value, status: &str) -> String {
+    if method == "tools/call" {
+        return format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    }
+    respond(head, method, request, false)
 }

@@ -199,7 +199,7 @@ async fn a_person_logs_in_once() {
     let logins = tempfile::tempdir().unwrap();
     let logins = &logins.path().join("logins");
     let unknown = connect(&url, logins).await;
-    assert_snapshot!(unknown.failed()[0].to_string(), @"MCP server `issues`: it asks for authorization: log in to it, or set its Authorization header");
+    assert_snapshot!(unknown.failed()[0].to_string(), @"MCP server `issues`: it asks for a login: run `fabro mcp login issues`, or set its Authorization header");
 
     let login = Login::begin(&url, LoginRequest::default(), logins).await.unwrap();
     let address = login.address().to_owned();
@@ -228,7 +228,7 @@ async fn a_person_logs_in_once() {
         server.refresh = "another".to_owned();
     }
     let ended = connect(&url, logins).await;
-    assert_snapshot!(ended.failed()[0].to_string(), @"MCP server `issues`: it asks for authorization: log in to it, or set its Authorization header");
+    assert_snapshot!(ended.failed()[0].to_string(), @"MCP server `issues`: it asks for a login: run `fabro mcp login issues`, or set its Authorization header");
     assert_snapshot!(server.lock().unwrap().heard.join("\n"), @r#"
     register "Fabro"
     token authorization_code
