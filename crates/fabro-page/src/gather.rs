@@ -113,8 +113,12 @@ async fn member(
         run.until(now_ms());
     }
     // Without its workflow a run has no picture; its stages are in the log.
-    let bundle = created(&events).map(|created| Bundle::load(store, &created.bundle));
-    let plan = bundle.and_then(Result::ok).and_then(|bundle| bundle.plan().ok());
+    let workflow = workflow(store, &events).unwrap_or_else(|reason| {
+        warnings.push(format!(
+            "there is no graph of run {id}, for its workflow cannot be read: {reason}"
+        ));
+        None
+    });
     let patch = match run_patch(store, id, None, PatchStyle::Patch).await {
         Ok(patch) => patch,
         Err(PatchError::NoWorktree { .. }) => None,
@@ -123,13 +127,14 @@ async fn member(
             None
         }
     };
-    Ok(Member {
-        patches: patches(&events, warnings).await,
-        workflow: plan.map(|plan| plan.workflow().clone()),
-        patch,
-        run,
-        events,
-    })
+    Ok(Member { patches: patches(&events, warnings).await, workflow, patch, run, events })
+}
+
+/// The workflow that a run is of.
+fn workflow(store: &dyn RunStore, events: &[Event]) -> Result<Option<Workflow>, String> {
+    let Some(created) = created(events) else { return Ok(None) };
+    let bundle = Bundle::load(store, &created.bundle).map_err(|error| error.to_string())?;
+    Ok(Some(bundle.plan().map_err(|error| error.to_string())?.workflow().clone()))
 }
 
 /// What each stage changed in the git worktree of the run.

@@ -23,7 +23,7 @@ const WORD: usize = 1_000;
 /// The most characters of the beginning of a message, and of its end.
 const MESSAGE: [usize; 2] = [6_000, 1_500];
 
-/// A message of bounded length, whatever it quotes: of a word without whitespace the first 1,000 characters
+/// A message of bounded length with any text quoted in it: of a word without whitespace the first 1,000 characters
 /// are kept, and of a message of more than 7,500 characters the first 6,000 and the last 1,500. `…` stands for the rest.
 ///
 /// ```

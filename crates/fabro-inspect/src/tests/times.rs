@@ -143,7 +143,7 @@ fn a_list_shows_how_long_runs_took_by_a_clock_that_is_never_set() {
         let running = row(&bench.events, RunStatus::Running);
         let took_ms = |bench: &Bench| u64::try_from(bench.now_ms - set_ms - start_ms).unwrap();
         assert_eq!(running.took_ms(bench.now_ms + 300), Some(took_ms(&bench) + 300));
-        // Set once more, and no driver has seen it yet.
+        // Set again, and no driver has seen it yet.
         assert_eq!(running.took_ms(now_ms - 3 * DAY), Some(took_ms(&bench)));
         let at = checkpoint::find(&bench.events.iter().collect::<Vec<_>>(), Some("one")).unwrap();
         bench.end("two", ok());
