@@ -41,6 +41,7 @@ mod media_type;
 mod name;
 mod pool;
 mod rules;
+mod sums;
 mod tree;
 mod watcher;
 
@@ -50,6 +51,7 @@ pub use limits::Limits;
 pub use media_type::media_type;
 pub use pool::{Damaged, FILES, PoolUsage, pool_of, pool_usage, share, stored_file, sweep};
 pub use rules::{PatternError, Patterns, Rules};
+pub use sums::{DamagedFile, SUMS, check_sum, write_sums};
 pub use watcher::{Baseline, Watcher};
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ pub fn stored_file(run_dir: &Path, path: &str, sha256: &str) -> Result<PathBuf, 
     result
 }
 
-fn hash_of(file: &Path) -> io::Result<String> {
+pub(crate) fn hash_of(file: &Path) -> io::Result<String> {
     if !fs::symlink_metadata(file)?.is_file() {
         return Err(io::ErrorKind::NotFound.into());
     }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::{Args, ColorChoice};
 use fabro_config::{Findings, Settings, user_settings_file};
 use fabro_engine::checkpoint::StageName;
@@ -12,7 +11,7 @@ use fabro_engine::read_all;
 use fabro_events::{Event, timestamp};
 use fabro_store::{Runs, SqliteStore, StoreError};
 use fabro_terminal::{Paint, one_line};
-use fabro_types::RunId;
+use fabro_types::{RunId, bounded};
 
 use crate::error;
 use crate::output::stderr;
@@ -41,8 +40,12 @@ pub struct Global {
 
 /// The working directory.
 pub fn cwd() -> anyhow::Result<PathBuf> {
-    std::env::current_dir()
-        .context("the current directory cannot be used; change to one that exists")
+    std::env::current_dir().map_err(|error| {
+        error::usage(
+            format!("the current directory cannot be used: {error}"),
+            "it may have been removed: change to a directory that exists",
+        )
+    })
 }
 
 /// The home directory, if it is known.
@@ -141,6 +144,9 @@ impl Global {
     pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
         let env = std::env::var_os("FABRO_STORE").map(PathBuf::from);
         let flag = self.store.clone().or(env.filter(|path| !path.as_os_str().is_empty()));
+        if let Some(dir) = flag.as_ref().filter(|dir| dir.is_absolute()) {
+            return Ok(dir.clone());
+        }
         Ok(fabro_config::store_dir(&cwd()?, flag.as_deref(), None))
     }
 
@@ -186,7 +192,7 @@ impl Global {
     pub fn warn(&self, warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
         let word = self.paint_stderr().warning("warning:");
         for warning in warnings {
-            stderr(&format!("{word} {warning}\n"));
+            stderr(&format!("{word} {}\n", bounded(&warning.to_string())));
         }
     }
 

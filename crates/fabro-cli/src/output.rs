@@ -1,7 +1,10 @@
 //! Writing to stdout and stderr.
 
 use std::borrow::Cow;
+use std::fs::Permissions;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use fabro_terminal::clean_painted;
 use fabro_types::escaped_json;
@@ -86,4 +89,22 @@ pub fn trace(verbose: u8) {
         .finish();
     // Only one subscriber can be set, and this is the only place that sets one.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Writes a file that gets its name when all of it is written: one that was there is whole until then. What is no
+/// regular file, a device or a pipe, is written to.
+pub fn file(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let target = match target.metadata() {
+        Ok(there) if !there.is_file() => return std::fs::write(target, bytes),
+        // A link stays one.
+        Ok(_) => std::fs::canonicalize(target)?,
+        Err(_) => target.to_owned(),
+    };
+    let above = target.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".fabro-").permissions(Permissions::from_mode(0o666));
+    let mut file = builder.tempfile_in(above.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.persist(target).map_err(|error| error.error)?;
+    Ok(())
 }

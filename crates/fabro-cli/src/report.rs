@@ -11,7 +11,7 @@ use fabro_inspect::dump::DumpError;
 use fabro_run::{GoalError, RunError, SetupError};
 use fabro_store::StoreError;
 use fabro_terminal::{clean, diagnostics};
-use fabro_types::{Diagnostic, RunId};
+use fabro_types::{Diagnostic, RunId, bounded};
 
 use crate::error::{CliError, failed, store, usage};
 use crate::exit::Exit;
@@ -121,18 +121,19 @@ pub fn report(error: anyhow::Error, global: &Global) -> Exit {
     }
     let error = without_warnings(error);
     let paint = global.paint_stderr();
-    let mut text = format!("{} {}\n", paint.error("error:"), clean(&error.to_string()));
-    let mut printed = error.to_string();
+    let message = error.to_string();
+    let mut text = format!("{} {}\n", paint.error("error:"), clean(&bounded(&message)));
+    let mut printed = message;
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
         // Many errors name their cause in their own message.
         if !printed.contains(&cause) {
-            let _ = writeln!(text, "  because: {}", clean(&cause));
+            let _ = writeln!(text, "  because: {}", clean(&bounded(&cause)));
             printed.push_str(&cause);
         }
     }
     if let Some(next) = next(&error) {
-        let _ = writeln!(text, "  {} {next}", paint.hint("help:"));
+        let _ = writeln!(text, "  {} {}", paint.hint("help:"), clean(&bounded(next)));
     }
     output::stderr(&text);
     exit_of(&error)

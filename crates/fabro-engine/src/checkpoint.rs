@@ -86,6 +86,17 @@ pub fn rewind(
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
 }
 
+/// By how much the clock was set in all, by the last of these events that says so. What a rewind took back
+/// counts, for the clock stays as it was set; what was copied by a fork does not.
+pub fn clock_set_total(events: &[Event]) -> Option<i64> {
+    let is_fork = |event: &&Event| match &event.entry.body {
+        EventBody::CheckpointForked(point) => !point.in_place,
+        _ => false,
+    };
+    let own = events.iter().rev().take_while(|event| !is_fork(event));
+    own.into_iter().find_map(|event| event.entry.clock_set_total_ms)
+}
+
 fn fork_point(from_run: RunId, at: &Checkpoint, in_place: bool, set: ContextPatch) -> Entry {
     let stage = Some(Arc::from(at.stage.as_str()));
     let point = ForkPoint { from_run, from_seq: at.seq, in_place, stage, set };

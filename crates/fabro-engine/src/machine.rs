@@ -528,6 +528,7 @@ impl Machine {
 
     fn push(&mut self, mut entry: Entry) {
         entry.clock_set_ms = self.clock_set_ms.take();
+        entry.clock_set_total_ms = self.state.clock_set_total(entry.clock_set_ms.unwrap_or(0));
         let seq = self.state.last_seq + 1;
         let event = Event { run_id: self.state.run_id, seq, ts_ms: self.now_ms, entry };
         if let Err(error) = self.state.try_apply(&event) {

@@ -47,6 +47,8 @@ pub struct RunState {
     pub updated_ms: i64,
     /// By how much the clock was set since the first event, all told, in milliseconds.
     pub clock_set_ms: i64,
+    /// The part of it that the run had before it was forked from another one.
+    pub(crate) forked_clock_set_ms: i64,
     /// The last event's place in the log.
     pub last_seq: u64,
     /// The stage failures that the end of the run names, the first cause first: those that nothing
@@ -87,6 +89,7 @@ impl RunState {
             started_ms: 0,
             updated_ms: 0,
             clock_set_ms: 0,
+            forked_clock_set_ms: 0,
             last_seq: 0,
             causes: Vec::new(),
             rewound_seq: 0,
@@ -191,6 +194,13 @@ impl RunState {
         }
     }
 
+    /// What the next event has as [`Entry::clock_set_total_ms`](fabro_events::Entry::clock_set_total_ms) when
+    /// the clock was set by so many milliseconds since the last one.
+    pub fn clock_set_total(&self, set_ms: i64) -> Option<i64> {
+        let own_ms = self.clock_set_ms.saturating_sub(self.forked_clock_set_ms);
+        Some(own_ms.saturating_add(set_ms)).filter(|total_ms| *total_ms != 0)
+    }
+
     /// About what the values in its contexts take, in bytes. Branches share the context that they begin with, so of
     /// them only what they wrote counts.
     pub fn value_bytes(&self) -> usize {
@@ -216,8 +226,11 @@ impl RunState {
         }
         self.last_seq = event.seq;
         self.updated_ms = event.ts_ms;
-        let set_ms = event.entry.clock_set_ms.unwrap_or(0);
-        self.clock_set_ms = self.clock_set_ms.saturating_add(set_ms);
+        self.clock_set_ms = match event.entry.clock_set_total_ms {
+            // Counts what a rewind took back, too: the clock stays as it was set.
+            Some(total_ms) => self.forked_clock_set_ms.saturating_add(total_ms),
+            None => self.clock_set_ms.saturating_add(event.entry.clock_set_ms.unwrap_or(0)),
+        };
         self.worktrees.apply(event);
         let entry = &event.entry;
         match &entry.body {
@@ -283,6 +296,8 @@ impl RunState {
                 }
                 if point.in_place {
                     self.rewound_seq = event.seq;
+                } else {
+                    self.forked_clock_set_ms = self.clock_set_ms;
                 }
                 self.phase = Phase::Running;
                 self.causes.clear();

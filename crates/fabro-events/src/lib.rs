@@ -79,6 +79,10 @@ pub struct Entry {
     /// driver's event before this one; absent when it was not set. Time in which the machine slept counts too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_set_ms: Option<i64>,
+    /// The sum of [`Entry::clock_set_ms`] since the run was created or forked, in milliseconds; absent while it
+    /// is 0, and in events that no driver wrote. The time since then is that of [`Event::ts_ms`] without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_set_total_ms: Option<i64>,
 }
 
 impl Entry {
@@ -93,6 +97,7 @@ impl Entry {
             session_id: None,
             parent_session_id: None,
             clock_set_ms: None,
+            clock_set_total_ms: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabro_engine::{Stage, StageEnd, keys, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
+use fabro_sandbox::artifacts::{SUMS, write_sums};
 use fabro_sandbox::is_exhausted;
 use fabro_types::{Outcome, Status};
 use serde::Serialize;
@@ -117,6 +118,12 @@ impl StageFiles {
                 _ => {}
             }
         }
+        // Nothing in the log says what was in them.
+        let sums_dir = earlier.clone();
+        let sums = tokio::task::spawn_blocking(move || write_sums(&sums_dir, &ATTEMPT_FILES)).await;
+        sums.map_err(io::Error::from)
+            .flatten()
+            .map_err(|source| failed(&earlier.join(SUMS), source))?;
         let json = attempt_status(stage).await.map_err(|source| failed(&status, source))?;
         fs::write(&status, json).map_err(|source| failed(&status, source))
     }

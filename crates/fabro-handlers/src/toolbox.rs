@@ -171,6 +171,7 @@ mod tests {
             arguments: arguments.as_object().unwrap(),
             context: &ToolContext::default(),
             cancel: &CancellationToken::new(),
+            redactor: &Redactor::default(),
         };
         offer.tools.get("shell").unwrap().call(call).await.text
     }

@@ -1,6 +1,9 @@
 //! What the reply of a hook means.
 
+use std::borrow::Cow;
+
 use fabro_config::{Hook, OnHookError};
+use fabro_redact::Redactor;
 use serde_json::Value;
 
 /// The longest reason, in characters.
@@ -14,6 +17,22 @@ pub(crate) enum Reply {
     Body(String),
     /// It was canceled.
     Canceled,
+}
+
+impl Reply {
+    pub(crate) fn redacted(self, redactor: &Redactor) -> Self {
+        let redact = |text: String| match redactor.redact(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(redacted) => redacted,
+        };
+        match self {
+            Self::Exit { code, stdout, stderr } => {
+                Self::Exit { code, stdout: redact(stdout), stderr: redact(stderr) }
+            }
+            Self::Body(body) => Self::Body(redact(body)),
+            Self::Canceled => Self::Canceled,
+        }
+    }
 }
 
 /// Whether what follows may happen.

@@ -152,6 +152,8 @@ impl Runner {
         let mut data = occasion.data.clone();
         self.redactor.redact_value(&mut data);
         let reply = self.reply(format!("{data}\n"), occasion, cancel).await;
+        // Before reasons are cut: of a secret that is cut through, the rest would stay.
+        let reply = reply.map(|reply| reply.redacted(&self.redactor));
         let mut answer = answer::judge(&self.hook, reply);
         if let Decision::Block(reason) = &mut answer.decision {
             *reason = self.redactor.redact(reason).into_owned();

@@ -61,6 +61,12 @@ async fn a_command_is_told_and_decides() {
     assert_eq!(read("env"), "a none\n");
     assert_snapshot!(check(script("echo no more >&2; exit 2")).await, @"block: no more");
     assert_snapshot!(check(script("echo correct horse; exit 2")).await, @"block: [redacted:TOKEN]");
+    for (zeros, code) in [(295, 3), (1_995, 2)] {
+        // The reason is cut in the middle of the secret.
+        let long = format!("printf '%0{zeros}d%s' 0 'correct horse' >&2; exit {code}");
+        let decided = check(script(&long)).await;
+        assert!(decided.contains("000[re") && !decided.contains("corr"), "{decided}");
+    }
     assert_snapshot!(check(script("exit 2")).await, @"block: it gave no reason");
     assert_snapshot!(check(script(r#"echo '{"decision": "block", "reason": "late"}'"#)).await, @"block: late");
     assert_snapshot!(check(script(r#"echo checked; echo '{"decision": "block"}'"#)).await, @"block: it gave no reason");

@@ -48,9 +48,22 @@ pub struct PsRow {
     /// When something was last recorded, in milliseconds since 1970.
     #[serde(skip)]
     pub last_event_ms: Option<i64>,
+    /// By how much the clock was set from the start to that event, in milliseconds.
+    #[serde(skip)]
+    pub clock_set_ms: i64,
 }
 
 impl PsRow {
+    /// From the start to the last event, in milliseconds, pauses included; to now while a process drives the run.
+    /// A clock that a driver saw being set changes nothing. `None` when nothing is known of its events.
+    pub fn took_ms(&self, now_ms: i64) -> Option<u64> {
+        let last_ms = self.last_event_ms?;
+        let recorded_ms = last_ms.saturating_sub(self.started_ms).saturating_sub(self.clock_set_ms);
+        let is_driven = self.status == RunStatus::Running;
+        let since_ms = if is_driven { now_ms.saturating_sub(last_ms).max(0) } else { 0 };
+        Some(u64::try_from(recorded_ms.saturating_add(since_ms)).unwrap_or_default())
+    }
+
     /// Adds what the first event of its log says, and the last one but for compactions: see
     /// [`fabro_engine::last_state_event`].
     pub fn describe(&mut self, first: Option<&Event>, last: Option<&Event>) {
@@ -59,6 +72,7 @@ impl PsRow {
         }
         let Some(last) = last else { return };
         self.last_event_ms = Some(last.ts_ms);
+        self.clock_set_ms = last.entry.clock_set_total_ms.unwrap_or(0);
         self.cause = Cause::of(&last.entry.body);
         match &last.entry.body {
             EventBody::RunFailed { failure, .. } => self.failure = Some(failure.clone()),
@@ -92,6 +106,7 @@ pub fn ps(runs: Vec<RunSummary>, all: bool) -> Vec<PsRow> {
             forked: None,
             started_ms: run.started_at_ms,
             last_event_ms: None,
+            clock_set_ms: 0,
         })
         .collect()
 }

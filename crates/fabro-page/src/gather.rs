@@ -114,8 +114,12 @@ async fn member(
         run.until(now_ms());
     }
     // Without its workflow a run has no picture; its stages are in the log.
-    let bundle = created(&events).map(|created| Bundle::load(store, &created.bundle));
-    let plan = bundle.and_then(Result::ok).and_then(|bundle| bundle.plan().ok());
+    let workflow = workflow(store, &events).unwrap_or_else(|reason| {
+        warnings.push(format!(
+            "there is no graph of run {id}, for its workflow cannot be read: {reason}"
+        ));
+        None
+    });
     let patch = match run_patch(store, runs_dir, id, None, PatchStyle::Patch).await {
         Ok(made) => made.map(|made| made.patch),
         Err(PatchError::NotRecorded { .. }) => None,
@@ -124,13 +128,15 @@ async fn member(
             None
         }
     };
-    Ok(Member {
-        patches: patches(&events, &runs_dir.join(id.to_string()), warnings).await,
-        workflow: plan.map(|plan| plan.workflow().clone()),
-        patch,
-        run,
-        events,
-    })
+    let patches = patches(&events, &runs_dir.join(id.to_string()), warnings).await;
+    Ok(Member { patches, workflow, patch, run, events })
+}
+
+/// The workflow that a run is of.
+fn workflow(store: &dyn RunStore, events: &[Event]) -> Result<Option<Workflow>, String> {
+    let Some(created) = created(events) else { return Ok(None) };
+    let bundle = Bundle::load(store, &created.bundle).map_err(|error| error.to_string())?;
+    Ok(Some(bundle.plan().map_err(|error| error.to_string())?.workflow().clone()))
 }
 
 /// What each stage changed.

@@ -76,7 +76,8 @@ pub async fn answer(
         }
         found => found?,
     };
-    if gate.deadline_ms.is_some_and(|deadline| deadline <= now_ms()) {
+    // While the run is driven, its driver decides, by a clock that is never set.
+    if gate.left_ms(now_ms()) == Some(0) && !is_driven(store, gate.run).await? {
         return Err(RunError::GateTimedOut { run, gate: gate_names(&[gate]).concat() });
     }
     let Gate { options, freeform, text_option, question_type, .. } = &gate;
@@ -326,7 +327,12 @@ pub async fn record_compaction(
         run_id: run,
         seq,
         ts_ms,
-        entry: Entry { body: note.body, clock_set_ms: None, ..like.entry.clone() },
+        entry: Entry {
+            body: note.body,
+            clock_set_ms: None,
+            clock_set_total_ms: None,
+            ..like.entry.clone()
+        },
     };
     let events: Vec<Event> = notes.into_iter().zip(last + 1..).map(event).collect();
     let batch = Batch { blobs: &blobs, ..Batch::of(&events) };
@@ -413,7 +419,8 @@ async fn rewind_leased(
     let at = find_checkpoint(store, &checkpoint::effective(&events), id, stage).await?;
     let last = events.last().map_or(0, |event| event.seq);
     let (set, blobs) = context_patch(store, id, set).await?;
-    let event = checkpoint::rewind(id, &at, last, now_ms(), set);
+    let mut event = checkpoint::rewind(id, &at, last, now_ms(), set);
+    event.entry.clock_set_total_ms = checkpoint::clock_set_total(&events);
     let consumed = pending_cancellations(store, id).await?;
     let batch = Batch { events: &[event], blobs: &blobs, consumed: &consumed };
     store.append_leased(lease, id, last, &batch).await?;

@@ -82,7 +82,8 @@ pub(crate) async fn cancel_family(
         let state = RunState::replay(member, &read_all(store, member).await?);
         if !matches!(state.phase, Phase::Ended(..)) {
             let last = store.last_seq(member).await?;
-            let event = cancel(member, last, now_ms, reason.to_owned(), None);
+            let mut event = cancel(member, last, now_ms, reason.to_owned(), None);
+            event.entry.clock_set_total_ms = state.clock_set_total(0);
             store.append_leased(lease, member, last, &Batch::of(&[event])).await?;
         }
     }

@@ -45,6 +45,9 @@ pub struct Gate {
     /// The target node when the gate times out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_choice: Option<Arc<str>>,
+    /// When it was asked, in milliseconds since 1970.
+    #[serde(skip)]
+    pub asked_ms: i64,
     /// When it gives up, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
@@ -55,6 +58,15 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// How long it still waits, in milliseconds: no longer than its timeout, also when the clock was set back
+    /// since it was asked; 0 when it has timed out. `None` for one that waits forever.
+    pub fn left_ms(&self, now_ms: i64) -> Option<u64> {
+        let deadline_ms = self.deadline_ms?;
+        let timeout_ms = deadline_ms.saturating_sub(self.asked_ms);
+        let left_ms = deadline_ms.saturating_sub(now_ms).min(timeout_ms);
+        Some(u64::try_from(left_ms).unwrap_or_default())
+    }
+
     /// `NODE@VISIT`, after the stages that hold it: `sub@1/review@2`.
     fn path(&self) -> String {
         let own = format!("{}@{}", self.node, self.visit);
@@ -175,6 +187,7 @@ impl AskedGates {
                     freeform: *freeform,
                     text_option: text_option.clone(),
                     default_choice: default_choice.clone(),
+                    asked_ms: event.ts_ms,
                     deadline_ms: *deadline_ms,
                     pending_answer: None,
                 };
@@ -299,6 +312,7 @@ mod tests {
             freeform: false,
             text_option: None,
             default_choice: None,
+            asked_ms: 0,
             deadline_ms: None,
             pending_answer: None,
         }

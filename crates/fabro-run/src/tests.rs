@@ -100,6 +100,53 @@ async fn a_cancellation_that_arrives_while_the_driver_pauses_is_carried_out() {
     assert_eq!(reason, "not today");
 }
 
+/// Drives a run whose clock is `behind_ms` behind, up to its gate with a timeout of a minute, and answers that: while
+/// it is driven, and with `is_paused` after its driver was interrupted.
+async fn answered_by_another_clock(behind_ms: i64, is_paused: bool) -> Result<Gate, RunError> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let source = r#"digraph { start -> ask -> exit; ask [shape=hexagon, timeout="1m"] }"#;
+    let spec = RunSpec::new(LoadedWorkflow::parse("demo", source).unwrap(), dir.path());
+    let run = Run::create(store.clone(), &dir.path().join("runs"), spec).await.unwrap();
+    let id = run.id();
+    let (asked, mut was_asked) = mpsc::unbounded_channel();
+    let sink = move |event: &Event| {
+        if matches!(event.entry.body, EventBody::GateAsked { .. }) {
+            asked.send(()).unwrap();
+        }
+    };
+    let clock = Arc::new(move || now_ms() - behind_ms);
+    let services = RunServices { sink: Arc::new(sink), clock, ..RunServices::default() };
+    let interrupt = services.interrupt.clone();
+    let driver = tokio::spawn(Box::pin(run.drive(services)));
+    was_asked.recv().await.unwrap();
+    if is_paused {
+        interrupt.cancel();
+        assert_eq!(driver.await.unwrap().unwrap(), DriveResult::Interrupted);
+        return answer(&*store, id, None, "1", "cli", None).await;
+    }
+    let answered = answer(&*store, id, None, "1", "cli", None).await;
+    assert_eq!(driver.await.unwrap().unwrap(), DriveResult::Succeeded);
+    answered
+}
+
+#[tokio::test]
+async fn the_clock_of_who_answers_decides_no_timeout_of_a_driver() {
+    const DAY: i64 = 86_400_000;
+    for behind_ms in [DAY, -DAY] {
+        let gate = answered_by_another_clock(behind_ms, false).await.unwrap();
+        let deadline_ms = gate.deadline_ms.unwrap();
+        // The timeout begins with the stage, a moment before the question is recorded.
+        let timeout = gate.left_ms(gate.asked_ms - DAY).unwrap();
+        assert!((50_000..=60_000).contains(&timeout), "{timeout}");
+        assert_eq!(gate.left_ms(deadline_ms - 20_000), Some(20_000));
+        assert_eq!(gate.left_ms(gate.asked_ms + DAY), Some(0));
+    }
+    let late = answered_by_another_clock(DAY, true).await.unwrap_err();
+    assert!(matches!(late, RunError::GateTimedOut { .. }), "{late}");
+    answered_by_another_clock(-DAY, true).await.unwrap();
+}
+
 /// Drives a run whose driver died between an answer and its record, and says which answers its gates
 /// got. `source` has a gate `ask` with an option for a loop, `A`, and one that leaves it, `D`.
 async fn answers_after_a_crash(source: &str) -> String {

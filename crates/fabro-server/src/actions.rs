@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::folds::{Folds, OpenGate};
-use crate::inbox::{UnreadableRun, open_gates};
+use crate::inbox::{UnreadableRun, lost_runs, open_gates};
 use crate::problem::Problem;
 use crate::turns::Turns;
 
@@ -237,7 +237,7 @@ pub(crate) struct RunPage {
     pub(crate) runs: Vec<PsRow>,
     /// The cursor of the next page; null on the last one.
     pub(crate) next: Option<String>,
-    /// Runs of this page whose events cannot be read.
+    /// Runs of this page whose events cannot be read; on the first page also those of which the database has nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
 }
@@ -354,6 +354,10 @@ impl Actions {
             page.last().map(|row| format!("{}.{}", row.started_ms, row.id))
         });
         let mut warnings = Vec::new();
+        if query.cursor.is_none() {
+            let lost = lost_runs(&self.store).await?;
+            warnings.extend(lost.into_iter().map(|(_, error)| error.to_string()));
+        }
         for row in &mut page {
             let described = fabro_inspect::describe(&*self.store, row).await;
             warnings.extend(described.err().map(|error| error.to_string()));

@@ -17,7 +17,9 @@ use fabro_inspect::{
     Activity, ArtifactFold, ArtifactRow, CostReport, CostSum, EdgeTaken, Inspect, ReportError,
     RunFold, StageChange, StageRow, find_stage,
 };
-use fabro_run::{Bundle, Gate, gate_names, gates_of_family, holding_stages, is_driven, now_ms};
+use fabro_run::{
+    Bundle, BundleError, Gate, gate_names, gates_of_family, holding_stages, is_driven, now_ms,
+};
 use fabro_store::{Inbox as _, Message, Runs as _, SqliteStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 
@@ -50,6 +52,8 @@ pub(crate) struct View {
     pub(crate) created: Arc<CreatedRun>,
     /// Its workflow; `None` when it cannot be read: the stages are in the log.
     pub(crate) workflow: Option<Arc<Workflow>>,
+    /// Why it cannot be read.
+    pub(crate) no_workflow: Option<Arc<str>>,
     /// How often each edge was taken.
     pub(crate) edges: Vec<(EdgeTaken, u64)>,
     /// What the running stages do, by their full names.
@@ -97,6 +101,7 @@ struct Kept {
     seq: u64,
     rewinds: Vec<(u64, u64)>,
     workflow: Option<Arc<Workflow>>,
+    no_workflow: Option<Arc<str>>,
     /// About what the workflow takes.
     workflow_bytes: usize,
     /// The workflow was looked for; it may not be readable.
@@ -112,6 +117,7 @@ impl Kept {
             seq: 0,
             rewinds: Vec::new(),
             workflow: None,
+            no_workflow: None,
             workflow_bytes: 0,
             has_looked: false,
             view: None,
@@ -124,8 +130,10 @@ impl Kept {
     fn begin_again(&mut self, run: RunId) {
         let rewinds = std::mem::take(&mut self.rewinds);
         let workflow = self.workflow.take();
+        let no_workflow = self.no_workflow.take();
         let Self { workflow_bytes, has_looked, .. } = *self;
-        *self = Self { rewinds, workflow, workflow_bytes, has_looked, ..Self::new(run) };
+        *self =
+            Self { rewinds, workflow, no_workflow, workflow_bytes, has_looked, ..Self::new(run) };
     }
 
     /// About what it takes, in bytes.
@@ -269,23 +277,30 @@ impl Folds {
         {
             return Ok(Arc::clone(view));
         }
+        let created = kept.fold.as_ref().and_then(RunFold::created);
+        let created = Arc::clone(created.ok_or(ReportError::Empty)?);
+        if !kept.has_looked {
+            match workflow(&self.store, &created) {
+                Ok(workflow) => {
+                    kept.workflow_bytes = bytes_of(&workflow);
+                    kept.workflow = Some(Arc::new(workflow));
+                }
+                Err(reason) => kept.no_workflow = Some(reason.to_string().into()),
+            }
+            kept.has_looked = true;
+        }
         let Some(fold) = &kept.fold else { return Err(ReportError::Empty.into()) };
         let mut report = fold.report(driven)?;
         if report.status == RunStatus::Running {
             report.until(now);
         }
-        let created = Arc::clone(fold.created().ok_or(ReportError::Empty)?);
-        let workflow = if kept.has_looked {
-            kept.workflow.clone()
-        } else {
-            workflow(&self.store, &created).map(Arc::new)
-        };
         let whole = fold.whole_change();
         let whole_change = whole.map(|(from, to)| (from.to_owned(), to.to_owned()));
         let view = Arc::new(View {
             run: report,
             seq: kept.seq,
-            workflow: workflow.clone(),
+            workflow: kept.workflow.clone(),
+            no_workflow: kept.no_workflow.clone(),
             edges: fold.edges().iter().map(|(edge, count)| (edge.clone(), *count)).collect(),
             activities: fold.activities(),
             changes: fold.changes().to_vec(),
@@ -296,11 +311,6 @@ impl Folds {
             driven,
             made_ms: now,
         });
-        if !kept.has_looked {
-            kept.workflow_bytes = workflow.as_deref().map_or(0, bytes_of);
-        }
-        kept.workflow = workflow;
-        kept.has_looked = true;
         kept.view = Some(Arc::clone(&view));
         if view.run.status.is_final() {
             kept.fold = None;
@@ -476,10 +486,9 @@ fn bytes_of(workflow: &Workflow) -> usize {
     workflow.source().len() * 4 + texts.flatten().map(str::len).sum::<usize>()
 }
 
-/// The workflow of a run; `None` when it cannot be read.
-fn workflow(store: &SqliteStore, created: &CreatedRun) -> Option<Workflow> {
-    let bundle = Bundle::load(store, &created.bundle).ok()?;
-    Some(bundle.plan().ok()?.workflow().clone())
+/// The workflow of a run.
+fn workflow(store: &SqliteStore, created: &CreatedRun) -> Result<Workflow, BundleError> {
+    Ok(Bundle::load(store, &created.bundle)?.plan()?.workflow().clone())
 }
 
 #[cfg(test)]

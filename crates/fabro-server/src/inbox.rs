@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fabro_store::{RunSummary, Runs as _, SqliteStore};
+use fabro_store::{RunLog as _, RunSummary, Runs as _, SqliteStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -50,6 +50,10 @@ pub(crate) async fn open_gates(store: &SqliteStore, folds: &Folds) -> Result<Ope
     let mut all = OpenGates { runs: Vec::new(), unreadable: Vec::new() };
     let mut known = BTreeSet::new();
     let until = Instant::now() + RETRY_FOR;
+    for (run, error) in lost_runs(store).await? {
+        let Problem { code, detail, fix, .. } = error.into();
+        all.unreadable.push(UnreadableRun { run, workflow: String::new(), code, detail, fix });
+    }
     for run in store.list().await? {
         let is_open =
             matches!(run.status, RunStatus::Running | RunStatus::Paused | RunStatus::Interrupted);
@@ -74,6 +78,15 @@ pub(crate) async fn open_gates(store: &SqliteStore, folds: &Folds) -> Result<Ope
     }
     folds.keep_gates_of(|run| known.contains(&run));
     Ok(all)
+}
+
+/// The runs that were recorded and of which the database has nothing, each with what is lost.
+pub(crate) async fn lost_runs(store: &SqliteStore) -> Result<Vec<(RunId, StoreError)>, StoreError> {
+    let mut lost = Vec::new();
+    for run in store.lost_runs().await? {
+        lost.extend(store.read(run, 0, 1).await.err().map(|error| (run, error)));
+    }
+    Ok(lost)
 }
 
 /// What `read` gives, which is called again while the store is busy.

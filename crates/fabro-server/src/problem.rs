@@ -6,6 +6,7 @@ use fabro_config::ConfigError;
 use fabro_inspect::{PatchError, ReportError};
 use fabro_run::{GoalError, RunError};
 use fabro_store::StoreError;
+use fabro_types::bounded;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -35,8 +36,8 @@ impl Problem {
             status: status.as_u16(),
             code,
             title: code.replace('_', " "),
-            detail: detail.into(),
-            fix: fix.into(),
+            detail: bounded(&detail.into()).into_owned(),
+            fix: bounded(&fix.into()).into_owned(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Shows a page as an agent gets to read it: `cargo run -p fabro-tools --features web --example fetch -- URL [ALLOW …]`.
 //! Without arguments it asks for a page of this machine, which is refused.
 
+use fabro_redact::Redactor;
 use fabro_tools::web::{WebFetch, WebSettings};
 use fabro_tools::{Call, Tool, ToolContext};
 use serde_json::json;
@@ -19,6 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         arguments: arguments.as_object().ok_or("the arguments are no object")?,
         context: &ToolContext::default(),
         cancel: &CancellationToken::new(),
+        redactor: &Redactor::default(),
     };
     println!("{}", tool.call(call).await.text);
     Ok(())

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use fabro_config::{McpServer, McpTransport};
+use fabro_redact::Redactor;
 use fabro_tools::mcp::Servers;
 use fabro_tools::{Call, ToolContext};
 use serde_json::Map;
@@ -46,7 +47,14 @@ async fn main() {
         let arguments = Map::new();
         let context = ToolContext::default();
         let cancel = CancellationToken::new();
-        let call = Call { id: "1", arguments: &arguments, context: &context, cancel: &cancel };
+        let redactor = Redactor::default();
+        let call = Call {
+            id: "1",
+            arguments: &arguments,
+            context: &context,
+            cancel: &cancel,
+            redactor: &redactor,
+        };
         println!("{:?}", tool.call(call).await);
     }
     servers.close().await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabro_llm::ToolSpec;
+use fabro_redact::Redactor;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -56,12 +57,12 @@ fn make_whole(value: &mut Value) {
 /// Runs blocking work on another thread. It is asked to stop when the call is canceled or
 /// dropped, and at its timeout.
 pub(crate) async fn blocking(
-    cancel: &CancellationToken,
+    call: &Call<'_>,
     work: impl FnOnce(&Stop) -> Output + Send + 'static,
 ) -> Output {
-    let token = cancel.child_token();
+    let token = call.cancel.child_token();
     let _stopped_when_dropped = token.clone().drop_guard();
-    let stop = Stop { token, deadline: Instant::now() + TIMEOUT };
+    let stop = Stop { token, deadline: Instant::now() + TIMEOUT, redactor: call.redactor.clone() };
     match tokio::task::spawn_blocking(move || work(&stop)).await {
         Ok(output) => output,
         Err(error) => Output::error(format!("the call was aborted: {error}")),
@@ -84,13 +85,19 @@ pub(crate) fn canceled() -> Output {
     Output::error("the call was canceled")
 }
 
-/// Whether work should stop: because of a cancellation or the timeout.
+/// Whether work should stop: because of a cancellation or the timeout. And what its output is redacted by.
 pub(crate) struct Stop {
     token: CancellationToken,
     deadline: Instant,
+    redactor: Redactor,
 }
 
 impl Stop {
+    /// For texts that are cut.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     pub(crate) fn is_due(&self) -> bool {
         self.is_canceled() || Instant::now() >= self.deadline
     }

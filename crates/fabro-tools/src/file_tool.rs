@@ -70,7 +70,7 @@ impl<A: DeserializeOwned + Send + 'static> Tool for FileTool<A> {
             }
             Output { files_seen: files.recorded(), ..output }
         };
-        blocking(call.cancel, work).await
+        blocking(&call, work).await
     }
 }
 

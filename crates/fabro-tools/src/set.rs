@@ -146,7 +146,7 @@ impl ToolSet {
         let none = Value::Object(Map::new());
         let mut output = match self.prepare(name, arguments, &none, permissions) {
             Ok((tool, arguments)) => {
-                let call = Call { id, arguments, context, cancel };
+                let call = Call { id, arguments, context, cancel, redactor: &self.redactor };
                 let refusal = match &self.guard {
                     Some(guard) => guard.refusal(name, call).await,
                     None => None,

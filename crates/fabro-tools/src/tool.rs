@@ -3,6 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
 use fabro_preamble::memory::ToolContext;
+use fabro_redact::Redactor;
 use fabro_sandbox::{FileHashes, KnownFiles};
 use fabro_types::Permissions;
 use serde_json::{Map, Value};
@@ -63,6 +64,9 @@ pub struct Call<'a> {
     pub context: &'a ToolContext,
     /// Fires when the call is to end.
     pub cancel: &'a CancellationToken,
+    /// What the output will be redacted by. A tool that cuts a text itself redacts it before: of a secret that
+    /// was cut through, the rest would stay.
+    pub redactor: &'a Redactor,
 }
 
 /// The result of a call.

@@ -15,6 +15,7 @@
 //! use std::collections::BTreeMap;
 //! use std::sync::Arc;
 //!
+//! use fabro_redact::Redactor;
 //! use fabro_tools::{Call, Tool, ToolContext};
 //! use fabro_tools::web::{WebFetch, WebSettings};
 //! use serde_json::json;
@@ -36,6 +37,7 @@
 //!         arguments: arguments.as_object().ok_or("no object")?,
 //!         context: &ToolContext::default(),
 //!         cancel: &CancellationToken::new(),
+//!         redactor: &Redactor::default(),
 //!     };
 //!     assert!(tool.call(call).await.is_error);
 //! }

@@ -1,4 +1,8 @@
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+
+use crate::bounded;
 
 /// A stretch of source text, in bytes: `start` is in it, `end` is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,9 +52,10 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// An error under this rule.
+    /// An error under this rule. What the message quotes of the file is [`bounded`].
     pub fn error(rule: &'static str, span: Span, message: impl Into<String>) -> Self {
-        Self { rule, severity: Severity::Error, message: message.into(), span, fix: None }
+        let message = in_bounds(message.into());
+        Self { rule, severity: Severity::Error, message, span, fix: None }
     }
 
     /// A warning under this rule.
@@ -58,10 +63,17 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(rule, span, message) }
     }
 
-    /// The same finding with a fix.
+    /// The same finding with a fix, which is [`bounded`] too.
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
+        self.fix = Some(in_bounds(fix.into()));
         self
+    }
+}
+
+fn in_bounds(message: String) -> String {
+    match bounded(&message) {
+        Cow::Borrowed(_) => message,
+        Cow::Owned(short) => short,
     }
 }
 

@@ -74,7 +74,7 @@ pub use provider_kind::ProviderKind;
 pub use reserved::key_refusal;
 pub use status::{RunStatus, Status};
 pub use syntax::SyntaxError;
-pub use text::{clean, escaped_json, excerpt, one_line, one_of, tokens, took};
+pub use text::{bounded, clean, escaped_json, excerpt, one_line, one_of, tokens, took};
 pub use tools::{OWN_TOOLS, tool_names, unknown_tools};
 pub use usage::{Costs, Usage};
 pub use weight::Weight;

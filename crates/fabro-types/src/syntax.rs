@@ -27,6 +27,10 @@ impl SyntaxError {
     /// The same error under the name of a rule.
     pub fn into_diagnostic(self, rule: &'static str) -> Diagnostic {
         let Self { message, span, fix } = self;
-        Diagnostic { fix, ..Diagnostic::error(rule, span, message) }
+        let finding = Diagnostic::error(rule, span, message);
+        match fix {
+            Some(fix) => finding.with_fix(fix),
+            None => finding,
+        }
     }
 }

@@ -17,6 +17,45 @@ pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
+/// The most characters of one word of a message: those of a long path.
+const WORD: usize = 1_000;
+
+/// The most characters of the beginning of a message, and of its end.
+const MESSAGE: [usize; 2] = [6_000, 1_500];
+
+/// A message of bounded length with any text quoted in it: of a word without whitespace the first 1,000 characters
+/// are kept, and of a message of more than 7,500 characters the first 6,000 and the last 1,500. `…` stands for the rest.
+///
+/// ```
+/// let name = "n".repeat(8_000_000);
+/// let message = format!("node `{name}` is not reachable: add an edge to it");
+/// let bounded = fabro_types::bounded(&message);
+/// assert!(bounded.len() < 1_100 && bounded.ends_with("n… is not reachable: add an edge to it"));
+/// ```
+pub fn bounded(message: &str) -> Cow<'_, str> {
+    // Every character has a byte at least.
+    if message.len() <= WORD {
+        return Cow::Borrowed(message);
+    }
+    let mut text = Cow::Borrowed(message);
+    if message.split(char::is_whitespace).any(|word| word.len() > WORD) {
+        let mut short = String::new();
+        for word in message.split_inclusive(char::is_whitespace) {
+            let end = word.trim_end_matches(char::is_whitespace).len();
+            short.push_str(&excerpt(&word[..end], WORD));
+            short.push_str(&word[end..]);
+        }
+        text = Cow::Owned(short);
+    }
+    let [head, tail] = MESSAGE;
+    if text.char_indices().nth(head + tail).is_none() {
+        return text;
+    }
+    let start = text.char_indices().nth(head).map_or(text.len(), |(at, _)| at);
+    let end = text.char_indices().nth_back(tail - 1).map_or(text.len(), |(at, _)| at);
+    Cow::Owned(format!("{}…{}", &text[..start], &text[end..]))
+}
+
 /// A text that is safe to print on a terminal. Control characters other than line ends and tabs,
 /// which could move the cursor, write the clipboard or change the title of a window, become U+FFFD.
 /// Characters that show nothing, or change the direction of writing, become visible escapes such as
@@ -204,6 +243,25 @@ mod tests {
     fn tokens_are_short() {
         let short = [0, 999, 1_000, 9_999, 32_768, 999_999, 1_449_000].map(tokens);
         assert_eq!(short, ["0", "999", "1.0k", "9.9k", "32k", "999k", "1.4M"]);
+    }
+
+    #[test]
+    fn messages_have_a_limit() {
+        let short = |text: &str| bounded(text).chars().count();
+        for text in ["", "a message", &"é".repeat(WORD), &"word ".repeat(1_500)] {
+            assert_eq!(bounded(text), text);
+        }
+        assert_eq!(short(&"é".repeat(WORD + 1)), WORD);
+        assert_eq!(short(&"two words ".repeat(1_000_000)), 7_501);
+        let long = format!("in  `{0}`\n  or {0}: write  a shorter one\n", "x".repeat(5_000));
+        assert_eq!(
+            bounded(&long),
+            long.replace(&"x".repeat(5_000), "@")
+                .replace("`@`", &format!("`{}…", "x".repeat(998)))
+                .replace("@:", &format!("{}…", "x".repeat(999)))
+        );
+        let ends = format!("{} the end", "é\u{3000}".repeat(100_000));
+        assert!(bounded(&ends).ends_with("é\u{3000} the end"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap_complete::ArgValueCandidates;
 use fabro_inspect::dump::{DumpWriter, Fill};
 use fabro_terminal::clean;
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::{TempDir, TempPath};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -137,31 +137,50 @@ impl Dir {
     }
 }
 
-struct Zip(ZipWriter<BufWriter<NamedTempFile>>);
+/// An archive that gets its name when all of it is written.
+struct Zip {
+    /// Absent once it is finished.
+    archive: Option<ZipWriter<BufWriter<File>>>,
+    path: TempPath,
+}
+
+impl Drop for Zip {
+    fn drop(&mut self) {
+        // One that is not finished would write its end, and report on stderr by itself that it cannot.
+        if let Some(archive) = self.archive.take() {
+            std::mem::forget(archive);
+        }
+    }
+}
 
 impl Zip {
     fn create(target: &Path) -> io::Result<Self> {
         let file = tempfile::Builder::new().prefix(".fabro-dump-").tempfile_in(above(target)?)?;
-        Ok(Self(ZipWriter::new(BufWriter::new(file))))
+        let (file, path) = file.into_parts();
+        Ok(Self { archive: Some(ZipWriter::new(BufWriter::new(file))), path })
     }
 
-    fn finish(self, target: &Path) -> io::Result<()> {
-        let buffer = self.0.finish().map_err(io::Error::other)?;
-        let file = buffer.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.persist(target).map_err(|error| error.error)?;
-        Ok(())
+    fn finish(mut self, target: &Path) -> io::Result<()> {
+        let archive = self.archive.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let buffer = archive.finish().map_err(io::Error::other)?;
+        buffer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        fs::rename(&self.path, target)
+    }
+
+    fn archive(&mut self) -> io::Result<&mut ZipWriter<BufWriter<File>>> {
+        Ok(self.archive.as_mut().ok_or(io::ErrorKind::BrokenPipe)?)
     }
 }
 
 impl DumpWriter for Zip {
     fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         self.start(path, bytes.len() as u64)?;
-        self.0.write_all(bytes)
+        self.archive()?.write_all(bytes)
     }
 
     fn stream(&mut self, path: &str, size: u64, fill: &mut Fill<'_>) -> io::Result<()> {
         self.start(path, size)?;
-        fill(&mut self.0)
+        fill(self.archive()?)
     }
 }
 
@@ -171,7 +190,7 @@ impl Zip {
         let options = SimpleFileOptions::default()
             .last_modified_time(zip::DateTime::default())
             .large_file(size >= u64::from(u32::MAX));
-        self.0.start_file(path, options).map_err(io::Error::other)
+        self.archive()?.start_file(path, options).map_err(io::Error::other)
     }
 }
 

@@ -10,7 +10,7 @@ use fabro_events::{Event, EventBody, ParentStage};
 use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as write_run};
 use fabro_inspect::{StageChange, artifacts, changes};
 use fabro_run::{Bundle, is_driven};
-use fabro_sandbox::artifacts::{FILES, stored_file};
+use fabro_sandbox::artifacts::{FILES, check_sum, stored_file};
 use fabro_sandbox::git::{PatchStyle, patch};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_types::RunId;
@@ -130,6 +130,10 @@ fn earlier_attempts(
         let below = format!("stages/{}/attempt-{attempt}", stage.name);
         for name in FILES {
             let Ok(file) = File::open(run_dir.join(&below).join(name)) else { continue };
+            if let Err(damaged) = check_sum(&run_dir.join(&below), name) {
+                output::stderr(&format!("warning: {damaged}; the dump is without it\n"));
+                continue;
+            }
             let path = format!("{prefix}{below}/{name}");
             let copied = copy(file, &path, writer);
             copied.map_err(|source| DumpError::Write { path, source })?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, home};
+use crate::global::{Global, cwd, home};
 use crate::output;
 use crate::workflow_files::{EXTENSIONS, files_in, shown};
 
@@ -24,6 +24,9 @@ struct Reviewed {
 
 /// Lists the files of a project, what is understood of them, and what is lost.
 pub(super) fn from_upstream(dir: &Path, is_json: bool, global: &Global) -> anyhow::Result<Exit> {
+    if dir.is_relative() {
+        cwd()?;
+    }
     if !dir.is_dir() {
         let message = format!("{} is not a directory", dir.display());
         return Err(error::usage(message, "name the directory of a project"));

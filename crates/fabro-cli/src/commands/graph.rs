@@ -93,7 +93,7 @@ pub async fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
         draw(&read(args.workflow.as_deref().unwrap_or_default(), global)?, None, args)?
     };
     match &args.output {
-        Some(path) => std::fs::write(path, drawn).map_err(|error| {
+        Some(path) => output::file(path, drawn.as_bytes()).map_err(|error| {
             let what = format!("{} cannot be written", path.display());
             error::unwritable(&what, &error, "name another file")
         })?,

@@ -12,7 +12,7 @@ use fabro_types::clean;
 
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, quoted};
+use crate::global::{Global, cwd, quoted};
 use crate::output;
 use templates::{TEMPLATES, Template};
 
@@ -46,6 +46,9 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
     if args.list {
         output::text(&list(global.paint_stdout()))?;
         return Ok(Exit::SUCCEEDED);
+    }
+    if args.dir.is_relative() {
+        cwd()?;
     }
     let template = args.template;
     if let Some(named) = TEMPLATES.iter().find(|it| args.dir.as_os_str() == it.name)

@@ -11,6 +11,7 @@ use fabro_events::{Event, EventBody, ParentStage};
 use fabro_inspect::{
     LogStream, ReportError, StageKey, StageSelection, copy_recorded_text, recorded_output, written,
 };
+use fabro_sandbox::artifacts::check_sum;
 use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::{Paint, clean};
 use fabro_types::{NodeKind, RunId};
@@ -261,6 +262,10 @@ impl Reader<'_> {
             EventBody::StageRetrying { attempt, .. } => {
                 let dir = stage.dir.clone();
                 let path = |name: &str| of_attempt(&dir, *attempt, name);
+                if stage.kind == NodeKind::Command {
+                    check_attempt(&path("stdout.log"))?;
+                }
+                check_attempt(&path("stderr.log"))?;
                 stage.read_files(path, true, &mut self.printer)?;
                 stage.stdout = GrowingFile::default();
                 stage.stderr = GrowingFile::default();
@@ -495,6 +500,16 @@ fn print_recorded(
 /// gone. The record has a hash, and a damaged one is an error.
 fn prefers_record(file: &GrowingFile, path: &Path) -> bool {
     file.offset() == 0 || !path.exists()
+}
+
+/// Checks a file that an attempt left, which no record has.
+fn check_attempt(path: &Path) -> anyhow::Result<()> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|it| it.to_str()))
+    else {
+        return Ok(());
+    };
+    let next = "the rest of the run is not affected: remove the file to see the logs without it";
+    check_sum(dir, name).map_err(|error| error::store(error.to_string(), next))
 }
 
 /// A line of the log.

@@ -76,7 +76,7 @@ fn table(rows: &[PsRow], now_ms: i64, paint: Paint, width: usize) -> String {
             cut(&one_line(&row.workflow, WORKFLOW), workflow_width),
             status(row),
             age_text(age),
-            took_text(row, now_ms),
+            row.took_ms(now_ms).map(took).unwrap_or_default(),
             one_line(&row.goal, 50),
         ]);
     }
@@ -152,13 +152,6 @@ fn note(row: &PsRow) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// From the start to the end; to the last event when no process drives it.
-fn took_text(row: &PsRow, now_ms: i64) -> String {
-    let until = if row.status == RunStatus::Running { Some(now_ms) } else { row.last_event_ms };
-    let ms = until.and_then(|until| u64::try_from(until - row.started_ms).ok());
-    ms.map(took).unwrap_or_default()
 }
 
 /// Since when, in one unit: `45s`, `12m`, `3h`, `5d`.

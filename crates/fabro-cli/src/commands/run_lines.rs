@@ -75,15 +75,15 @@ pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
             None if gate.freeform => text.push_str("    or free text\n"),
             None => {}
         }
-        if let Some(deadline) = gate.deadline_ms {
-            let _ = writeln!(text, "    {}", at_the_limit(gate, deadline.saturating_sub(now_ms())));
+        if let Some(left_ms) = gate.left_ms(now_ms()) {
+            let _ = writeln!(text, "    {}", at_the_limit(gate, left_ms));
         }
     }
     text
 }
 
 /// What happens at the limit of a gate, and when that is.
-fn at_the_limit(gate: &Gate, left_ms: i64) -> String {
+fn at_the_limit(gate: &Gate, left_ms: u64) -> String {
     let Gate { options, text_option, default_choice, .. } = gate;
     let default = default_option(options, text_option.as_ref(), default_choice.as_deref());
     let what = match default.filter(|option| option.unavailable.is_none()) {
@@ -93,9 +93,9 @@ fn at_the_limit(gate: &Gate, left_ms: i64) -> String {
         }
         None => "fails".to_owned(),
     };
-    match u64::try_from(left_ms).ok().filter(|left| *left > 0) {
-        Some(left) => format!("{what} in {} without an answer", took(left)),
-        None => format!("{what} now: it has timed out"),
+    match left_ms {
+        0 => format!("{what} now: it has timed out"),
+        left_ms => format!("{what} in {} without an answer", took(left_ms)),
     }
 }
 

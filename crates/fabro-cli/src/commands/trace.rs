@@ -69,7 +69,7 @@ pub async fn trace(args: &TraceArgs, global: &Global) -> anyhow::Result<Exit> {
     let json = format!("{}\n", serde_json::to_string(&trace)?);
     match &args.output {
         None => output::json_text(json)?,
-        Some(file) => std::fs::write(file, json).map_err(|cause| {
+        Some(file) => output::file(file, json.as_bytes()).map_err(|cause| {
             let what = format!("{} cannot be written", file.display());
             error::unwritable(&what, &cause, "choose another file")
         })?,

@@ -181,3 +181,94 @@ fn a_backup_can_be_used_as_a_store() {
         |store: &str| project.output(&["events", "latest", "--json", "--store", store]).stdout;
     assert_eq!(events("copy"), events(".fabro/state"));
 }
+
+#[test]
+fn a_changed_file_of_a_failed_attempt_is_noticed() {
+    let flow = r#"digraph { start -> flaky -> exit
+        flaky [shape=parallelogram, script="echo out $FABRO_ATTEMPT; echo err >&2; test $FABRO_ATTEMPT -gt 1",
+            retry_policy=standard] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 0);
+    let whole = project.run(&["logs", "latest"]);
+    assert!(whole.starts_with("exit 0\n") && whole.contains("out 1"), "{whole}");
+    let runs = project.path().join(".fabro/state/runs");
+    let run = fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
+    let attempt = run.join("stages/002-flaky@1/attempt-1");
+    for name in ["stdout.log", "stderr.log", "SHA256SUMS"] {
+        let file = attempt.join(name);
+        let kept = fs::read(&file).unwrap();
+        let mut flipped = kept.clone();
+        // In a list of sums the last one.
+        let at = kept.len().saturating_sub(40).max(1);
+        flipped[at] ^= 1;
+        fs::write(&file, flipped).unwrap();
+        let logs = project.run(&["logs", "latest"]);
+        assert!(logs.starts_with("exit 4\n") && logs.contains("is damaged"), "{name}: {logs}");
+        let dump = project.run(&["dump", "latest", "-o", name]);
+        assert!(dump.starts_with("exit 0\n") && dump.contains("is damaged"), "{name}: {dump}");
+        let dumped = project.path().join(name).join("stages/002-flaky@1/attempt-1");
+        assert!(dumped.join("status.json").exists());
+        assert_eq!(dumped.join("stdout.log").exists(), name != "stdout.log", "{name}");
+        assert_eq!(dumped.join("stderr.log").exists(), name == "stdout.log", "{name}");
+        fs::write(&file, kept).unwrap();
+    }
+    assert_eq!(project.run(&["logs", "latest"]), whole);
+    fs::remove_file(attempt.join("stdout.log")).unwrap();
+    let logs = project.run(&["logs", "latest"]);
+    assert!(logs.starts_with("exit 0\n") && !logs.contains("out 1"), "{logs}");
+}
+
+#[test]
+fn a_report_says_that_the_workflow_cannot_be_read() {
+    let project = Project::with(&[("flow.fabro", LINE)]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 0);
+    let whole = project.run(&["report", "latest", "-o", "whole.html"]);
+    assert!(whole.starts_with("exit 0\n") && !whole.contains("warning"), "{whole}");
+    sql(&project, "UPDATE blobs SET bytes = zeroblob(length(bytes)) WHERE length(bytes) > 200");
+    let report = project.run(&["report", "latest", "-o", "report.html"]);
+    assert!(report.starts_with("exit 0\n"), "{report}");
+    assert!(
+        report.contains("warning: there is no graph of run") && report.contains("is damaged"),
+        "{report}"
+    );
+    assert!(!project.read("report.html").contains("id=\"graph\""));
+}
+
+/// The limit of the size of files stands for a full disk.
+#[test]
+fn a_file_that_cannot_be_written_whole_is_not_there() {
+    let flow = r#"digraph { start -> big -> exit
+        big [shape=parallelogram, script="head -c 300000 /dev/urandom | base64"] }"#;
+    let nodes: Vec<_> = (0..600).map(|at| format!("n{at}")).collect();
+    let graph = format!("digraph {{ start -> {} -> exit }}", nodes.join(" -> "));
+    let project =
+        Project::with(&[("flow.fabro", flow), ("graph.fabro", &graph), ("old.svg", "old")]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 0);
+    let limited = |args: &str| {
+        let fabro = env!("CARGO_BIN_EXE_fabro");
+        let script = format!("trap '' XFSZ; ulimit -f 100; exec {fabro} {args}");
+        let output = project.program("bash").args(["-c", &script]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let before = files(project.path());
+    for args in [
+        "dump latest -o made.zip",
+        "dump latest -o made",
+        "graph graph.fabro -o made.svg",
+        "graph graph.fabro -o old.svg",
+        "report latest --full -o made.html",
+    ] {
+        let (code, stderr) = limited(args);
+        assert_eq!(code, Some(4), "{args}: {stderr}");
+        assert!(stderr.starts_with("error: ") && !stderr.contains("ZipWriter"), "{args}: {stderr}");
+        assert_eq!(files(project.path()), before, "{args}");
+    }
+    assert_eq!(project.read("old.svg"), "old");
+}
+
+/// The names in a directory.
+fn files(dir: &std::path::Path) -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort();
+    names
+}

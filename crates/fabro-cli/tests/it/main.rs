@@ -15,6 +15,7 @@ mod dumps;
 mod examples;
 mod failing;
 mod gates;
+mod gone_directory;
 mod hook_events;
 mod hooks;
 mod html_reports;

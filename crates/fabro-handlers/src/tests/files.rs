@@ -13,13 +13,16 @@ fn every_attempt_keeps_its_files() {
     let scene = Scene::new(&source).model(model).local();
     scene.drive().unwrap();
     insta::assert_snapshot!(scene.stage_files(), @r"
+    002-p@1/attempt-1/SHA256SUMS
     002-p@1/attempt-1/prompt.md
     002-p@1/attempt-1/status.json
+    002-p@1/attempt-2/SHA256SUMS
     002-p@1/attempt-2/prompt.md
     002-p@1/attempt-2/status.json
     002-p@1/prompt.md
     002-p@1/response.md
     002-p@1/status.json
+    003-c@1/attempt-1/SHA256SUMS
     003-c@1/attempt-1/script.sh
     003-c@1/attempt-1/status.json
     003-c@1/script.sh

@@ -1,7 +1,9 @@
 //! How long runs and stages took, and what they used.
 
+use fabro_engine::{RunState, checkpoint};
 use fabro_events::{StageFailure, timestamp};
-use fabro_types::{Failure, FailureClass, Usage};
+use fabro_store::RunSummary;
+use fabro_types::{Failure, FailureClass, RunStatus, Usage};
 
 use super::*;
 use crate::CostSum;
@@ -108,5 +110,57 @@ fn a_clock_that_is_set_during_a_run_changes_no_duration() {
         assert_eq!(report.ended_at, Some(ended));
         let told: Vec<_> = bench.events.iter().filter_map(|it| it.entry.clock_set_ms).collect();
         assert_eq!(told, [set_ms]);
+    }
+}
+
+#[test]
+fn a_list_shows_how_long_runs_took_by_a_clock_that_is_never_set() {
+    const DAY: i64 = 86_400_000;
+    let row = |events: &[Event], status| {
+        let first = events.first().unwrap();
+        let mut row = ps(
+            vec![RunSummary {
+                id: first.run_id,
+                parent: None,
+                workflow: "w".into(),
+                goal: String::new(),
+                status,
+                started_at_ms: first.ts_ms,
+                ended_at_ms: None,
+            }],
+            false,
+        );
+        row[0].describe(Some(first), events.last());
+        row.remove(0)
+    };
+    for set_ms in [2 * DAY, -2 * DAY] {
+        let mut bench = Bench::new("digraph { start -> one -> two -> exit }");
+        let start_ms = bench.events[0].ts_ms;
+        let now_ms = bench.now_ms;
+        bench.now_ms += set_ms;
+        bench.machine.clock_was_set(set_ms);
+        bench.end("one", ok());
+        let running = row(&bench.events, RunStatus::Running);
+        let took_ms = |bench: &Bench| u64::try_from(bench.now_ms - set_ms - start_ms).unwrap();
+        assert_eq!(running.took_ms(bench.now_ms + 300), Some(took_ms(&bench) + 300));
+        // Set again, and no driver has seen it yet.
+        assert_eq!(running.took_ms(now_ms - 3 * DAY), Some(took_ms(&bench)));
+        let at = checkpoint::find(&bench.events.iter().collect::<Vec<_>>(), Some("one")).unwrap();
+        bench.end("two", ok());
+        let ended = row(&bench.events, RunStatus::Succeeded);
+        assert_eq!(ended.took_ms(bench.now_ms + DAY), Some(took_ms(&bench)));
+        // A rewind to before the clock was set does not set it again.
+        let total = checkpoint::clock_set_total(&bench.events);
+        assert_eq!(total, Some(set_ms));
+        let fork = checkpoint::fork(
+            &bench.events.iter().collect::<Vec<_>>(),
+            &at,
+            RunId::from_parts(0, 9),
+            bench.now_ms,
+            fabro_types::ContextPatch::new(),
+        );
+        assert_eq!(checkpoint::clock_set_total(&fork), None);
+        assert_eq!(RunState::replay(RunId::from_parts(0, 9), &fork).clock_set_total(0), None);
+        assert_eq!(RunState::replay(RunId::from_parts(0, 9), &fork).clock_set_total(7), Some(7));
     }
 }

@@ -1,5 +1,6 @@
 //! What the stages of a run wrote, from `fabro logs --json` in a process of its own: it reads files that grow.
 
+use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -8,12 +9,13 @@ use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use fabro_inspect::{ReportError, find_stage};
-use fabro_types::RunId;
-use futures_util::stream;
+use fabro_types::{RunId, one_line};
+use futures_util::{StreamExt as _, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
-use tokio::process::Command;
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 use super::events::too_many;
 use super::input::Params;
@@ -39,6 +41,9 @@ pub(crate) struct LogQuery {
 /// How much is read at a time.
 const BUFFER: usize = 32 << 10;
 
+/// How much of an error message is read, in bytes.
+const REPORT: u64 = 8 << 10;
+
 pub(super) async fn logs(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -58,20 +63,58 @@ pub(super) async fn logs(
     }
     let stage = query.stage.as_deref();
     let shown = ShownLogs { stage, after, tail: query.tail, follows: query.follow };
-    let mut command = log_command(&app.actions, run, &shown);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| logs_failed(error.to_string()))?;
-    let Some(output) = child.stdout.take() else {
-        return Err(logs_failed("the process has no output".to_owned()));
-    };
-    // The child is killed when the client has gone.
-    let lines = stream::try_unfold((output, child, place), async |(mut output, child, place)| {
-        let mut buffer = Vec::with_capacity(BUFFER);
-        let read = output.read_buf(&mut buffer).await?;
-        Ok::<_, std::io::Error>((read > 0).then_some((buffer, (output, child, place))))
+    let command = log_command(&app.actions, run, &shown);
+    let mut output = Output::of(command).map_err(|error| logs_failed(error.to_string()))?;
+    // What fails at once gets a status of its own; later, all that can be done is to break the body off.
+    let first = output.next().await.map_err(|error| logs_failed(error.to_string()))?;
+    let rest = stream::try_unfold((output, place), async |(mut output, place)| {
+        let chunk = output.next().await?;
+        Ok::<_, io::Error>(chunk.map(|chunk| (chunk, (output, place))))
     });
+    let lines = stream::iter(first.map(Ok)).chain(rest);
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// What a process prints. The process is killed when this is dropped: the client has gone.
+struct Output {
+    child: Child,
+    stdout: ChildStdout,
+    /// The beginning of what it says on stderr.
+    report: JoinHandle<Vec<u8>>,
+}
+
+impl Output {
+    fn of(mut command: Command) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(io::Error::other("the process has no output"));
+        };
+        let report = tokio::spawn(async move {
+            let mut report = Vec::new();
+            // Without its beginning an error is still one, by the exit code.
+            let _ = (&mut stderr).take(REPORT).read_to_end(&mut report).await;
+            let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            report
+        });
+        Ok(Self { child, stdout, report })
+    }
+
+    /// The next bytes; `None` at the end. An error when the process failed.
+    async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut buffer = Vec::with_capacity(BUFFER);
+        if self.stdout.read_buf(&mut buffer).await? > 0 {
+            return Ok(Some(buffer));
+        }
+        let status = self.child.wait().await?;
+        if status.success() {
+            return Ok(None);
+        }
+        let report = (&mut self.report).await.unwrap_or_default();
+        let report = one_line(&String::from_utf8_lossy(&report), 500);
+        Err(io::Error::other(format!("`fabro logs` failed ({status}): {report}")))
+    }
 }
 
 /// The lines cannot be read.
@@ -103,4 +146,35 @@ pub(crate) fn log_command(actions: &Actions, run: RunId, shown: &ShownLogs<'_>) 
     }
     command.arg("--").arg(run.to_string()).args(shown.stage);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a script prints, and why that is not all.
+    async fn check(script: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut output = Output::of(command).unwrap();
+        let mut text = String::new();
+        loop {
+            match output.next().await {
+                Ok(Some(chunk)) => text.push_str(&String::from_utf8(chunk).unwrap()),
+                Ok(None) => return text,
+                Err(error) => return format!("{text}! {error}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_not_the_end_of_a_log() {
+        assert_eq!(check("printf a").await, "a");
+        assert_eq!(check("true").await, "");
+        let failed = "! `fabro logs` failed (exit status: 4): it is damaged";
+        assert_eq!(check("echo 'it is damaged' >&2; exit 4").await, failed);
+        assert_eq!(check("printf a; echo 'it is damaged' >&2; exit 4").await, format!("a{failed}"));
+        let long = check("head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1").await;
+        assert!(long.len() < 1_000, "{long}");
+    }
 }

@@ -44,6 +44,8 @@ struct Page<'a> {
     /// Where it is forked and rewound, for who may.
     fork: Option<String>,
     graph: Option<&'a str>,
+    /// Why there is none.
+    no_graph: Option<&'a str>,
     timeline: &'a str,
     filters: Vec<Filter>,
     filter: &'a str,
@@ -88,6 +90,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         can_cancel: !run.status.is_final() && parent.is_none() && is_admin,
         fork: (parent.is_none() && is_admin).then(|| format!("/runs/{id}/fork")),
         graph: shared.graph.as_deref(),
+        no_graph: view.no_workflow.as_deref(),
         timeline: &shared.timeline,
         filters: query.filters(id),
         filter: &query.filter,

@@ -119,8 +119,7 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
 }
 
 fn row(run: PsRow, now: i64) -> Row {
-    let end = if run.status == RunStatus::Running { Some(now) } else { run.last_event_ms };
-    let ms = end.map(|end| u64::try_from(end - run.started_ms).unwrap_or_default());
+    let took_ms = run.took_ms(now);
     let why = match (&run.pause, &run.cause, &run.failure) {
         (Some(pause), ..) => pause.message.clone(),
         (None, Some(cause), _) => match &cause.node {
@@ -140,7 +139,7 @@ fn row(run: PsRow, now: i64) -> Row {
         goal: one_line(&run.goal, LINE),
         started_at: run.started_at,
         ended_at: run.ended_at,
-        took: ms.map(took).unwrap_or_default(),
+        took: took_ms.map(took).unwrap_or_default(),
         why: one_line(&why, LINE),
     }
 }

@@ -187,7 +187,12 @@ impl Database {
         let temporary = temporary.map_err(here)?;
         let copy = temporary.path().join("fabro.db");
         self.read_with(|conn| {
-            conn.execute("VACUUM INTO ?1", [copy.to_string_lossy()])?;
+            let copied = conn.execute("VACUUM INTO ?1", [copy.to_string_lossy()]);
+            copied.map_err(|error| match fault::sql(&error, file) {
+                // It is the disk of the copy.
+                full @ StoreError::DiskFull { .. } => full.into(),
+                _ => fault::Fault::from(error),
+            })?;
             Ok(())
         })?;
         let conn = Connection::open(&copy).map_err(|error| fault::sql(&error, &copy))?;

@@ -1,7 +1,9 @@
+use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
 
+use fabro_redact::Redactor;
 use fabro_sandbox::{Files, ReadFirst};
 use fabro_types::Permissions;
 use serde::Deserialize;
@@ -26,6 +28,9 @@ const ENOUGH: usize = 26_000;
 
 /// The longest part of a line, in bytes: no character has more than four.
 const LINE_BYTES: usize = 32_000;
+
+/// How much before and after a part of a line is looked at for secrets, in bytes.
+const AROUND: usize = 4_096;
 
 /// How much of a file is checked for whether it is text, in bytes.
 const BINARY_CHECK: usize = 8_192;
@@ -84,7 +89,8 @@ fn read(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Output,
     if memchr::memchr(0, &start[..start.len().min(BINARY_CHECK)]).is_some() {
         return Err(format!("{path} is a binary file{}: it cannot be read", binary_kind(path)));
     }
-    let mut lines = NumberedLines { file, number: 1, text: String::new() };
+    let redactor = stop.redactor();
+    let mut lines = NumberedLines { file, number: 1, text: String::new(), redactor };
     let first = arguments.offset.unwrap_or(1);
     let end = first.saturating_add(arguments.limit.unwrap_or(LINES));
     let mut has_more = true;
@@ -112,6 +118,8 @@ struct NumberedLines<'a> {
     /// Of the next line.
     number: u64,
     text: String,
+    /// For lines that are cut.
+    redactor: &'a Redactor,
 }
 
 impl NumberedLines<'_> {
@@ -126,6 +134,8 @@ impl NumberedLines<'_> {
     /// pieces, for it may be of any length.
     fn read_line(&mut self, shown: &Range<u64>) -> io::Result<bool> {
         let mut line = Vec::new();
+        // What stands before and after it, for secrets that are cut through.
+        let mut around = [Vec::new(), Vec::new()];
         let mut chars = 0;
         let mut last = None;
         loop {
@@ -137,6 +147,13 @@ impl NumberedLines<'_> {
                 let is_shown = chars <= shown.end && (chars > shown.start || shown.start == 0);
                 if is_shown && line.len() < LINE_BYTES {
                     line.push(byte);
+                } else if chars <= shown.end {
+                    around[0].push(byte);
+                } else if around[1].len() < AROUND {
+                    around[1].push(byte);
+                }
+                if around[0].len() >= 2 * AROUND {
+                    around[0].drain(..AROUND);
                 }
             }
             last = piece.last().copied().or(last);
@@ -150,8 +167,24 @@ impl NumberedLines<'_> {
                 break;
             }
         }
-        self.show_line(&line, chars - u64::from(last == Some(b'\r')), shown);
+        let chars = chars - u64::from(last == Some(b'\r'));
+        match self.redacted(&line, &around) {
+            Some(redacted) => self.show_line(redacted.as_bytes(), chars, shown),
+            None => self.show_line(&line, chars, shown),
+        }
         Ok(true)
+    }
+
+    /// A part of a line together with what is around it, when there is a secret that the part begins or ends in.
+    fn redacted(&self, line: &[u8], [before, after]: &[Vec<u8>; 2]) -> Option<String> {
+        if before.is_empty() && after.is_empty() {
+            return None;
+        }
+        let whole = [before, line, after].concat();
+        match self.redactor.redact(&String::from_utf8_lossy(&whole)) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted),
+        }
     }
 
     fn show_line(&mut self, line: &[u8], chars: u64, shown: &Range<u64>) {

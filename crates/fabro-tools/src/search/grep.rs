@@ -1,6 +1,8 @@
+use std::borrow::Cow;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use fabro_redact::Redactor;
 use fabro_sandbox::{FileError, FileKind, Files, ReadFirst};
 use fabro_types::Permissions;
 use globset::GlobMatcher;
@@ -88,7 +90,11 @@ fn search(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Outpu
             .after_context(arguments.context)
             .heap_limit(Some(LONGEST_LINE))
             .build(),
-        found: Matches { text: String::new(), left: arguments.limit.unwrap_or(LIMIT) },
+        found: Matches {
+            text: String::new(),
+            left: arguments.limit.unwrap_or(LIMIT),
+            redactor: stop.redactor().clone(),
+        },
         unreadable: 0,
     };
     let only = arguments.glob.as_deref().map(compile_glob).transpose()?;
@@ -200,6 +206,8 @@ struct Matches {
     text: String,
     /// How many more lines may match.
     left: usize,
+    /// For lines that are cut.
+    redactor: Redactor,
 }
 
 impl Matches {
@@ -211,6 +219,12 @@ impl Matches {
     fn push(&mut self, number: Option<u64>, mark: &str, line: &[u8], start: usize) {
         let number = number.map(|number| number.to_string()).unwrap_or_default();
         self.text.extend([&number, mark]);
+        if let Cow::Owned(redacted) = self.redactor.redact(&String::from_utf8_lossy(line)) {
+            // What is cut there leaves no part of a secret. The match may be behind the end.
+            push_line(&mut self.text, redacted.trim_end_matches(['\n', '\r']), LINE);
+            self.text.push('\n');
+            return;
+        }
         if start > 0 {
             let column = String::from_utf8_lossy(&line[..start]).chars().count() + 1;
             self.text.extend([format!("[from column {column}] ")]);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::tool::{Call, Output, Tool};
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
+use fabro_redact::Redactor;
 use reqwest::header::{ACCEPT, LOCATION};
 use reqwest::{Client, StatusCode, Url};
 use serde_json::{Map, Value, json};
@@ -73,7 +74,11 @@ impl WebFetch {
         })
     }
 
-    async fn fetch(&self, arguments: &Map<String, Value>) -> Result<Output, FetchError> {
+    async fn fetch(
+        &self,
+        arguments: &Map<String, Value>,
+        redactor: &Redactor,
+    ) -> Result<Output, FetchError> {
         let text = arguments.get("url").and_then(Value::as_str).unwrap_or_default().trim();
         let url = Url::parse(text).map_err(|_| FetchError::NoUrl(head(text, SHOWN).to_owned()))?;
         let max = arguments.get("max_chars").and_then(Value::as_u64).unwrap_or(DEFAULT_CHARS);
@@ -82,7 +87,7 @@ impl WebFetch {
         let page = tokio::time::timeout(limit, self.get(url)).await;
         let page = page.map_err(|_| FetchError::Time(limit))??;
         Ok(match page.body {
-            Some(body) if page.status.is_success() => show(&page.url, &body, max),
+            Some(body) if page.status.is_success() => show(&page.url, &body, max, redactor),
             body => error_page(&page.url, page.status, body),
         })
     }
@@ -146,7 +151,8 @@ impl Tool for WebFetch {
 
     async fn call(&self, call: Call<'_>) -> Output {
         let failed = |error: FetchError| Output::error(head(&error.to_string(), EXCERPT));
-        let fetch = async { self.fetch(call.arguments).await.unwrap_or_else(failed) };
+        let fetch =
+            async { self.fetch(call.arguments, call.redactor).await.unwrap_or_else(failed) };
         unless_canceled(call.cancel, fetch).await
     }
 }
@@ -170,7 +176,7 @@ struct Page {
     body: Option<Body>,
 }
 
-fn show(url: &Url, body: &Body, max: usize) -> Output {
+fn show(url: &Url, body: &Body, max: usize, redactor: &Redactor) -> Output {
     let media = if body.media.is_empty() { "unknown type" } else { head(&body.media, SHOWN) };
     let bytes = thousands(body.bytes as u64);
     let mut out = format!("{} ({media}, {bytes} bytes)\n", head(url.as_str(), EXCERPT));
@@ -182,9 +188,10 @@ fn show(url: &Url, body: &Body, max: usize) -> Output {
     if !page.title.is_empty() {
         out.extend(["Title: ", &page.title, "\n"]);
     }
-    let shown = head(&page.text, max);
+    let text = redactor.redact(&page.text);
+    let shown = head(&text, max);
     out.extend(["\n", if page.text.trim().is_empty() { "(no text)" } else { shown }, "\n"]);
-    let left = page.text[shown.len()..].chars().count();
+    let left = text[shown.len()..].chars().count();
     if left > 0 {
         let left = thousands(left as u64);
         let most = thousands(MAX_CHARS);

@@ -304,6 +304,34 @@ async fn names_with_secrets_are_not_told_as_seen() {
 }
 
 #[tokio::test]
+async fn of_a_secret_that_a_long_line_is_cut_in_nothing_is_shown() {
+    const SECRET: &str = "hunter2-hunter2-hunter2";
+    let redactor = fabro_redact::Redactor::new([("PASSWORD", SECRET)]);
+    let hex = "68756e746572322d68756e746572322d68756e74657232";
+    for secret in [SECRET, hex] {
+        // It begins at every place at which a line may be cut, and the match of grep is before or behind it.
+        for start in (430..510).chain(1_950..2_005).chain([60, 100, 150]) {
+            let line = format!("{}{secret}{}", "x".repeat(start), "NEEDLE y".repeat(700));
+            let (mut agent, _) =
+                Agent::with(&[("a.txt", &line), ("b.txt", &format!("NEEDLE{line}"))]);
+            agent.tools = agent.tools.with_redactor(redactor.clone());
+            let mut shown = agent.ok("grep", json!({"pattern": "NEEDLE"})).await;
+            shown += &agent.ok("read_file", json!({"file_path": "a.txt"})).await;
+            for column in [start, start + 1, start + 9, start + secret.len() - 9] {
+                let arguments = json!({"file_path": "a.txt", "offset": 1, "column": column});
+                shown += &agent.ok("read_file", arguments).await;
+            }
+            let before = start.saturating_sub(7_990).max(1);
+            shown += &agent.ok("read_file", json!({"file_path": "a.txt", "column": before})).await;
+            for part in 0..=secret.len() - 8 {
+                assert!(!shown.contains(&secret[part..part + 8]), "{start}, {part}: {shown}");
+            }
+            assert!(shown.contains("[redacted:PASSWORD]"));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_patch_is_applied_as_a_whole() {
     let before = [("a", "1\n2\n3\n"), ("b", "x\n"), ("d/e", "y\n")];
     let (agent, files) = Agent::with(&before);

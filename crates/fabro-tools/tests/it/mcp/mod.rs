@@ -57,7 +57,14 @@ async fn call_until(tool: &Arc<dyn Tool>, arguments: Value, cancel: &Cancellatio
         round: 3,
     };
     // More than any of these tests takes; what hangs shall not hang the tests.
-    let called = tool.call(Call { id: "1", arguments: &arguments, context: &context, cancel });
+    let redactor = fabro_redact::Redactor::default();
+    let called = tool.call(Call {
+        id: "1",
+        arguments: &arguments,
+        context: &context,
+        cancel,
+        redactor: &redactor,
+    });
     tokio::time::timeout(Duration::from_mins(1), called).await.unwrap()
 }
 

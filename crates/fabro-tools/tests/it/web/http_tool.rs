@@ -120,7 +120,14 @@ async fn a_query_has_the_newest_turns_that_fit() {
     };
     let cancel = CancellationToken::new();
     let arguments = serde_json::Map::new();
-    let call_with = |arguments| Call { id: "1", arguments, context: &context, cancel: &cancel };
+    let redactor = Redactor::default();
+    let call_with = |arguments| Call {
+        id: "1",
+        arguments,
+        context: &context,
+        cancel: &cancel,
+        redactor: &redactor,
+    };
     assert!(!tool.call(call_with(&arguments)).await.is_error);
     let path = &server.requests()[0].path;
     assert!(path.len() < 8_100 && path.contains("11xxx") && path.contains("10xxx"));
@@ -222,8 +229,13 @@ async fn a_tool_that_hangs_is_left() {
     let context = ToolContext::default();
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let call =
-        Call { id: "1", arguments: &serde_json::Map::new(), context: &context, cancel: &cancel };
+    let call = Call {
+        id: "1",
+        arguments: &serde_json::Map::new(),
+        context: &context,
+        cancel: &cancel,
+        redactor: &Redactor::default(),
+    };
     assert_snapshot!(tool.call(call).await.text, @"the call was canceled");
 }
 

@@ -22,7 +22,9 @@ async fn call(tool: &dyn Tool, arguments: Value) -> Output {
     };
     let cancel = CancellationToken::new();
     let arguments = arguments.as_object().expect("an object");
-    tool.call(Call { id: "1", arguments, context: &context, cancel: &cancel }).await
+    let redactor = fabro_redact::Redactor::default();
+    tool.call(Call { id: "1", arguments, context: &context, cancel: &cancel, redactor: &redactor })
+        .await
 }
 
 fn web(allow: &[&str]) -> WebFetch {

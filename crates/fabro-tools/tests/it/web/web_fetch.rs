@@ -355,6 +355,7 @@ async fn a_canceled_call_ends() {
         arguments: arguments.as_object().unwrap(),
         context: &context,
         cancel: &cancel,
+        redactor: &fabro_redact::Redactor::default(),
     };
     let ((), output) = tokio::join!(async { cancel.cancel() }, tool.call(call));
     assert_snapshot!(output.text, @"the call was canceled");
