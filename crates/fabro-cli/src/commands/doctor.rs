@@ -93,6 +93,7 @@ async fn store(dir: &Path) -> Check {
             let runs = found.runs;
             let place = dir.display();
             return match found.problems.first() {
+                None if runs == 1 => check(CheckStatus::Ok, format!("{place}: its run is whole")),
                 None => check(CheckStatus::Ok, format!("{place}: all of {runs} runs are whole")),
                 Some(first) => {
                     let count = found.problems.len();

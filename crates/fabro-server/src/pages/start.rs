@@ -41,6 +41,7 @@ struct Workflow {
 #[template(path = "start_list.html")]
 struct List {
     frame: Frame,
+    project: String,
     workflows: Vec<Workflow>,
 }
 
@@ -110,6 +111,7 @@ pub(super) async fn list(
         };
         render(&List {
             frame: Frame::new("Start a run", role, Section::Start),
+            project: app.actions.config.project.display().to_string(),
             workflows: names.into_iter().map(workflow).collect(),
         })
     })
