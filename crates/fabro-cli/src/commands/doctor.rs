@@ -205,7 +205,7 @@ fn provider(provider: &ProviderSettings, settings: &Settings) -> Check {
     let text = provider_text(provider, Paint::new(false));
     let client = fabro_run::client(std::slice::from_ref(provider), &settings.models);
     let (status, detail) = match client {
-        Ok(_) => (CheckStatus::Ok, text),
+        Ok(_) => (CheckStatus::Ok, format!("{text}; `fabro model test` asks it")),
         Err(error) => (CheckStatus::Failed, format!("{text}: {error}")),
     };
     Check { name: "provider", status, detail }

@@ -120,7 +120,7 @@ fn runs_have_short_ids_and_forks_are_marked() {
         let (status, text) = page(&server, Some(&server.tokens[0]), "/");
         assert_eq!(status, 200, "{what}: {text}");
         text.split("<tr>")
-            .filter(|row| row.contains(">gate</b>"))
+            .filter(|row| row.contains("class=\"sign ") && row.contains(">gate</b>"))
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };

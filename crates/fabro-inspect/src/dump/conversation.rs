@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::conversation::{ModelInputs, TranscriptMessage};
 
 /// The conversation as Markdown: the system prompt, the names of the tools, and each message under a numbered heading.
-/// Arguments and results of tools stand in code blocks as they are.
+/// Texts are quotations; arguments and results of tools stand in code blocks as they are.
 pub(super) fn markdown(stage: &str, given: &ModelInputs, messages: &[TranscriptMessage]) -> String {
     let mut text = format!("# {stage}\n");
     model_inputs(given, &mut text);
@@ -59,11 +59,11 @@ fn content(message: &TranscriptMessage, text: &mut String) {
 fn part(part: &Value, text: &mut String) {
     let is = |kind: &str| part["type"] == kind;
     match (&part["text"], &part["name"]) {
-        (Value::String(words), _) if is("text") => paragraph(words, text),
+        (Value::String(words), _) if is("text") => quotation(words, text),
         (Value::String(words), _) if is("reasoning") => {
             if !words.trim().is_empty() {
                 text.push_str("\nReasoning:\n");
-                paragraph(words, text);
+                quotation(words, text);
             }
         }
         (Value::String(result), _) if is("tool_result") => block("", result, text),
@@ -78,15 +78,20 @@ fn part(part: &Value, text: &mut String) {
 /// A text as it is, any other value as JSON.
 fn value(value: &Value, text: &mut String) {
     match value {
-        Value::String(words) => paragraph(words, text),
+        Value::String(words) => quotation(words, text),
         other => block("json", &format!("{other:#}"), text),
     }
 }
 
-fn paragraph(words: &str, text: &mut String) {
+/// A quotation: headings in it are not those of the conversation.
+fn quotation(words: &str, text: &mut String) {
     let words = words.trim_matches('\n');
-    if !words.trim().is_empty() {
-        let _ = writeln!(text, "\n{words}");
+    if words.trim().is_empty() {
+        return;
+    }
+    text.push('\n');
+    for line in words.lines() {
+        let _ = writeln!(text, "{}", format!("> {line}").trim_end());
     }
 }
 
@@ -139,7 +144,7 @@ mod tests {
             tools: Some(json!([{"name": "read_file"}, {"name": "shell"}])),
         };
         let all = [
-            message("user", json!("Fix it.")),
+            message("user", json!("## Now\n\nFix it.")),
             message("assistant", call),
             result,
             other,
@@ -151,7 +156,7 @@ mod tests {
 
         ## System prompt
 
-        You are an agent.
+        > You are an agent.
 
         ## Tools
 
@@ -159,15 +164,17 @@ mod tests {
 
         ## 1. user
 
-        Fix it.
+        > ## Now
+        >
+        > Fix it.
 
         ## 2. assistant
 
         Reasoning:
 
-        Look first.
+        > Look first.
 
-        I look.
+        > I look.
 
         Calls `read_file`:
 
@@ -186,15 +193,15 @@ mod tests {
 
         ## System prompt
 
-        Be brief.
+        > Be brief.
 
         ## 4. user (subagent s1)
 
-        Sum up.
+        > Sum up.
 
         ## 5. system, a summary of 3 earlier messages
 
-        So far.
+        > So far.
 
         ## 6. assistant
 
