@@ -281,7 +281,7 @@ fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> 
         let _ = writeln!(
             text,
             "If the failure of `{node}` is an expected result, add an edge for it: {node} -> … \
-             [condition=\"outcome=fail\"], or on_failure=\"continue\""
+             [condition=\"outcome=failed\"], or on_failure=\"continue\""
         );
     }
     text

@@ -30,6 +30,9 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
         RunError::Unreadable { .. } => usage(message, "name a .fabro file that can be read"),
         RunError::Config(error) => error.into(),
         RunError::Setup(error) => error.into(),
+        RunError::Store(StoreError::AlreadyAnswered { .. }) => {
+            usage(message, "the run takes that answer when it continues; `fabro inspect` shows it")
+        }
         RunError::Store(error) | RunError::Drive(DriveError::Store(error)) => error.into(),
         RunError::Bundle(error) => error.into(),
         RunError::Goal(GoalError { message, fix, .. }) => {

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let text = args.next().unwrap_or_else(|| "outcome=success && !(context.score < 80)".to_owned());
+    let text =
+        args.next().unwrap_or_else(|| "outcome=succeeded && !(context.score < 80)".to_owned());
     let values =
         args.next().unwrap_or_else(|| r#"{"outcome": "succeeded", "score": 85}"#.to_owned());
     let context: BTreeMap<String, Value> = serde_json::from_str(&values)?;

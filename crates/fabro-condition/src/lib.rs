@@ -7,7 +7,7 @@
 //! use fabro_condition::Condition;
 //! use serde_json::json;
 //!
-//! let condition = Condition::parse("outcome=success && context.score >= 80").unwrap();
+//! let condition = Condition::parse("outcome=succeeded && context.score >= 80").unwrap();
 //! let context = json!({"outcome": "succeeded", "score": 85});
 //! assert!(condition.holds(&context));
 //! assert_eq!(condition.explain(&context).clauses[1].value, "85");
@@ -87,7 +87,7 @@ impl Condition {
     /// ```
     /// use fabro_condition::{Condition, Possible};
     ///
-    /// let condition = Condition::parse("outcome=success && !(score > 80)").unwrap();
+    /// let condition = Condition::parse("outcome=succeeded && !(score > 80)").unwrap();
     /// let after = |success| condition.possible(|clause| (clause == 0).then_some(success));
     /// assert_eq!(after(true), Possible { holds: true, fails: true });
     /// assert_eq!(after(false), Possible { holds: false, fails: true });

@@ -65,7 +65,7 @@ pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};
 pub use git::{GitAuthor, GitSettings};
 pub use hooks::{Hook, HookAction, HookEvent, OnHookError};
-pub use locate::{RunFile, Target, load, locate, workflow_names};
+pub use locate::{RunFile, Target, load, locate, workflow_files, workflow_names};
 pub use model::{ModelSettings, ScriptUse};
 pub use provider::ProviderSettings;
 pub use reader::SettingsReview;

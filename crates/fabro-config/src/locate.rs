@@ -169,14 +169,40 @@ fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Config
         }
         tried.extend([run_file, inside, beside]);
     }
-    let known = workflow_names(cwd);
-    let near = similar(name, known.iter().map(String::as_str));
+    let is_meant = |file: &String| {
+        let path = Path::new(file);
+        path.extension().is_some_and(|it| it != "toml") && path.file_stem() == Some(name.as_ref())
+    };
+    // A file beside is run by its whole name.
+    let mut near: Vec<_> = workflow_files(cwd).into_iter().filter(is_meant).collect();
+    if near.is_empty() {
+        let known = workflow_names(cwd);
+        near = similar(name, known.iter().map(String::as_str));
+    }
     Err(ConfigError::NoWorkflow { name: name.to_owned(), tried, near })
 }
 
 /// The names of the workflows of the projects that `cwd` is in.
 pub fn workflow_names(cwd: &Path) -> BTreeSet<String> {
     cwd.ancestors().flat_map(names_in).collect()
+}
+
+/// The files of the folder `dir` itself, by their names, that [`locate`] takes: workflow files, and each run.toml
+/// that names its workflow or stands beside a `workflow.fabro`.
+pub fn workflow_files(dir: &Path) -> BTreeSet<String> {
+    let takes = |file: &String| {
+        let path = dir.join(file);
+        is_runnable(file) && path.is_file() && (!file.ends_with(".toml") || is_run_file(&path))
+    };
+    files_in(dir).into_iter().filter(takes).collect()
+}
+
+/// Whether a `.toml` is a run.toml: it names a workflow, or has one of two names beside a `workflow.fabro`.
+fn is_run_file(path: &Path) -> bool {
+    let names_graph = || find_string(&read_text(path).ok()?, "workflow.graph");
+    let is_beside = path.file_name().is_some_and(|it| it == "run.toml" || it == "workflow.toml")
+        && path.with_file_name("workflow.fabro").is_file();
+    is_beside || names_graph().is_some()
 }
 
 /// The folders of a project's workflows: `.fabro/workflows`, and where its project file of upstream has

@@ -236,6 +236,11 @@ input_cost = 1
 }
 
 #[test]
+fn a_program_that_serves_models_is_no_kind() {
+    assert_snapshot!(check("[providers.mine]\nkind = \"Ollama\"\nbase_url = \"http://h/v1\"\n"), @"c:3:8: `providers.mine.kind` is `Ollama` (use `openai-compatible`, the interface of Ollama)");
+}
+
+#[test]
 fn providers_and_models_are_checked() {
     assert_snapshot!(check(r#"
 [providers.mine]

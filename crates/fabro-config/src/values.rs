@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use crate::reader::{Node, Reader, entries, integer, join};
 use crate::sandbox::SandboxProvider;
-use crate::schema::Kind;
+use crate::schema::{Kind, PROVIDER_KINDS};
 use crate::variables::{has_variable, is_variable};
 
 /// Half of what a JSON reader takes, so that an input may be put inside other values.
@@ -235,12 +235,19 @@ fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     if node.get_ref().as_str() == Some("") { Ok("") } else { string(node) }
 }
 
+/// Programs that serve models, which people name as the kind of a provider.
+const MODEL_SERVERS: [&str; 8] =
+    ["llama-cpp", "llama.cpp", "llamacpp", "lm-studio", "lmstudio", "localai", "ollama", "vllm"];
+
 fn word<'t>(node: &'t Node<'_>, words: &[&str]) -> Result<&'t str, Problem> {
     let word = string(node)?;
     if words.contains(&word) {
         return Ok(word);
     }
     let fix = match nearest(word, words.iter().copied()) {
+        _ if words == PROVIDER_KINDS && MODEL_SERVERS.contains(&&*word.to_lowercase()) => {
+            format!("use `openai-compatible`, the interface of {word}")
+        }
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(
             "use {}",

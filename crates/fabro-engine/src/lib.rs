@@ -37,17 +37,20 @@
 //! #[async_trait::async_trait]
 //! impl Handler for Greet {
 //!     async fn execute(&self, stage: Stage) -> StageEnd {
-//!         Outcome::succeeded().with_update("greeting", format!("hello from {}", stage.at.node)).into()
+//!         let word = stage.node().attrs.get("word").map(|attr| attr.value.as_text());
+//!         let greeting = format!("{} from {}", word.unwrap_or_default(), stage.at.node);
+//!         Outcome::succeeded().with_update("greeting", greeting).into()
 //!     }
 //! }
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! let source = "digraph { start -> greet -> exit }";
+//! let source = r#"digraph { start -> greet -> exit; greet [word="good day"] }"#;
 //! let (_, state) = run_in_memory(source, Greet, ContextPatch::new()).await.unwrap();
-//! assert_eq!(state.main().unwrap().context.text("greeting"), "hello from greet");
+//! assert_eq!(state.main().unwrap().context.text("greeting"), "good day from greet");
 //! # });
 //! ```
 //!
-//! [`run_in_memory`] keeps no log. It returns how the run ended and its last state, which has the
+//! [`Stage::node`] is the node as written, with attributes of your own; [`Stage::spec`] has those of the
+//! language, with their types and defaults. [`run_in_memory`] keeps no log. It returns how the run ended and its last state, which has the
 //! context. A failure that may be retried calls the handler again with a higher `stage.at.attempt`;
 //! `examples/own_handler.rs` shows both. With a log, give the handler to [`drive`] in a [`World`],
 //! as `examples/with_a_log.rs` does, where a run is stopped and resumed. A unit test of a handler makes its stage by [`Stage::builder`].

@@ -72,12 +72,23 @@ pub fn conversation<'e>(
     Ok((key.name(), of_last_attempt(&events, &key)))
 }
 
-/// What the stage's model received at first, and the messages of its conversation, with large ones read
-/// back.
+/// Whether an event is a message of a conversation.
+pub(crate) fn is_message(body: &EventBody) -> bool {
+    matches!(
+        body,
+        EventBody::AgentMessage { .. }
+            | EventBody::AgentToolCompleted(_)
+            | EventBody::AgentCompactionCompleted(_)
+            | EventBody::AgentSteered { .. }
+    )
+}
+
+/// What the stage's model received at first, and the messages of its conversation. Large ones are read back; without
+/// `blobs` they stay references.
 pub(crate) fn transcript(
     events: &[&Event],
     key: &StageKey,
-    blobs: &dyn BlobStore,
+    blobs: Option<&dyn BlobStore>,
 ) -> Result<(ModelInputs, Vec<TranscriptMessage>), ReportError> {
     let events = of_last_attempt(events, key);
     let messages = events.into_iter().filter_map(|event| message(event, key, blobs).transpose());
@@ -103,10 +114,10 @@ fn of_last_attempt<'e>(events: &[&'e Event], key: &StageKey) -> Vec<&'e Event> {
 fn message(
     event: &Event,
     key: &StageKey,
-    blobs: &dyn BlobStore,
+    blobs: Option<&dyn BlobStore>,
 ) -> Result<Option<TranscriptMessage>, ReportError> {
-    let read = |what: &'static str, value: &Value| match BlobRef::from_value(value) {
-        Some(blob) => read(key, what, &blob, blobs),
+    let read = |what: &'static str, value: &Value| match BlobRef::from_value(value).zip(blobs) {
+        Some((blob, blobs)) => read(key, what, &blob, blobs),
         None => Ok(value.clone()),
     };
     let whole = |value: &Value| read("a message", value);

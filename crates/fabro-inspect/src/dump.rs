@@ -4,6 +4,7 @@
 //! run is one of what it has recorded so far. Its files are described in `docs/outputs.md`.
 
 mod checkpoints;
+mod conversation;
 mod stages;
 
 use std::io;

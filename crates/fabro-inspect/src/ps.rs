@@ -42,6 +42,9 @@ pub struct PsRow {
     /// Where it was forked or rewound; `None` once it was resumed.
     #[serde(skip)]
     pub forked: Option<ForkPoint>,
+    /// It is a fork of another run, resumed or not.
+    #[serde(skip)]
+    pub is_fork: bool,
     /// When it was created or forked, in milliseconds since 1970.
     #[serde(skip)]
     pub started_ms: i64,
@@ -70,6 +73,8 @@ impl PsRow {
         if let Some(EventBody::RunCreated(created)) = first.map(|event| &event.entry.body) {
             self.dry_run = created.dry_run;
         }
+        // The log of a fork begins with the events of the run that it copies; it starts when it is forked.
+        self.is_fork = first.is_some_and(|event| event.ts_ms != self.started_ms);
         let Some(last) = last else { return };
         self.last_event_ms = Some(last.ts_ms);
         self.clock_set_ms = last.entry.clock_set_total_ms.unwrap_or(0);
@@ -104,6 +109,7 @@ pub fn ps(runs: Vec<RunSummary>, all: bool) -> Vec<PsRow> {
             failure: None,
             cause: None,
             forked: None,
+            is_fork: false,
             started_ms: run.started_at_ms,
             last_event_ms: None,
             clock_set_ms: 0,

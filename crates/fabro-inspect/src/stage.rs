@@ -146,7 +146,7 @@ pub(crate) fn report_of(
     let response = response.map(|value| whole("the response", value));
     let stderr = end.and_then(|end| end.outcome.context_updates.get(keys::COMMAND_STDERR).cloned());
     let stderr = stderr.map(|value| whole("the standard error", value));
-    let (given, transcript) = transcript(events, key, blobs)?;
+    let (given, transcript) = transcript(events, key, Some(blobs))?;
     Ok(StageReport {
         given,
         transcript,

@@ -64,7 +64,7 @@ pub async fn answer(
     let text = gate.and_then(|key| text_behind_key(&open, key, choice));
     let choice = text.as_deref().unwrap_or(choice);
     let name = gate.filter(|_| text.is_none());
-    let gate = match select_gate(open, run, name) {
+    let mut gate = match select_gate(open, run, name) {
         Err(error @ (RunError::NoOpenGate { .. } | RunError::NoSuchGate { .. })) => {
             for member in store.family(run).await? {
                 let events = read_all(store, member).await?;
@@ -94,6 +94,7 @@ pub async fn answer(
         source: source.to_owned(),
     };
     store.post_at(gate.run, &message, at.map(|seq| RunAt { run, seq })).await?;
+    gate.pending_answer = Some(choice.to_owned());
     Ok(gate)
 }
 

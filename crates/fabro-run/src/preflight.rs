@@ -479,6 +479,7 @@ impl<'a> Preflight<'a> {
         let error = match providers.route(&request) {
             Ok((provider, model)) => {
                 return foreign_model(providers, &request, &provider.name, unknown)
+                    .or_else(|| self.misspelled_provider(&request, &provider.name, unknown))
                     .or_else(|| self.unknown_model(provider, model, unknown));
             }
             Err(error) => error,
@@ -548,6 +549,31 @@ impl<'a> Preflight<'a> {
                 message: format!("MCP server `{name}`: {}", missing.message),
                 ..missing
             })
+        })
+    }
+
+    /// A model whose name begins with nearly the name of a provider, the first time: it is asked for by its whole
+    /// name.
+    fn misspelled_provider(
+        &self,
+        request: &Request,
+        provider: &str,
+        unknown: &mut BTreeSet<String>,
+    ) -> Option<Missing> {
+        let model = request.model.as_deref().filter(|_| request.provider.is_none())?;
+        let (prefix, rest) = model.split_once('/')?;
+        if self.is_known(prefix) || self.settings.models.contains_key(model) {
+            return None;
+        }
+        let near = nearest(prefix, self.settings.providers.iter().map(|it| it.name.as_str()))?;
+        let is_first = unknown.insert(model.to_owned());
+        is_first.then(|| Missing {
+            attribute: "model",
+            message: format!(
+                "there is no provider `{prefix}`; asking {provider} for a model `{model}`"
+            ),
+            fix: format!("did you mean `{near}/{rest}`?"),
+            consequence: Consequence::None,
         })
     }
 

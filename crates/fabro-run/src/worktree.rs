@@ -14,7 +14,7 @@ use fabro_graph::NodeKind;
 use fabro_handlers::sub_workflow_id;
 use fabro_sandbox::git::{Author, GitError, Repository, Worktree};
 use fabro_store::Store;
-use fabro_types::RunId;
+use fabro_types::{RunId, one_line};
 
 use crate::run_id::RUN_ID_VARIABLE;
 use crate::{RunError, SetupError};
@@ -73,17 +73,7 @@ pub(crate) async fn new_worktree(
         return refused(message, "commit first");
     };
     let mut warnings = Vec::new();
-    if repository.dirty > 0 {
-        warnings.push(format!(
-            "the run begins with commit {}: {} not in its worktree",
-            base.get(..12).unwrap_or(&base),
-            if repository.dirty == 1 {
-                "1 file that differs from it is".to_owned()
-            } else {
-                format!("{} files that differ from it are", repository.dirty)
-            },
-        ));
-    }
+    warnings.extend(left_out(&base, &repository.dirty));
     if repository.is_partial {
         warnings.push(
             "the run's worktree has no files of submodules, and of files that a filter makes (Git LFS) only what git stores"
@@ -118,6 +108,23 @@ pub(crate) async fn new_worktree(
         }
     }
     Ok(NewWorktree { work_dir: work_dir_in(&dir, &record), record, warnings })
+}
+
+/// The warning about files that differ from the commit `base`, with the first of their names.
+fn left_out(base: &str, dirty: &[String]) -> Option<String> {
+    const SHOWN: usize = 5;
+    let names: Vec<_> = dirty.iter().take(SHOWN).map(|name| one_line(name, 100)).collect();
+    let mut names = names.join(", ");
+    if dirty.len() > SHOWN {
+        names = format!("{names} and {} more", dirty.len() - SHOWN);
+    }
+    let files = match dirty.len() {
+        0 => return None,
+        1 => "1 file that differs from it is".to_owned(),
+        count => format!("{count} files that differ from it are"),
+    };
+    let base = base.get(..12).unwrap_or(base);
+    Some(format!("the run begins with commit {base}: {files} not in its worktree: {names}"))
 }
 
 /// The folder of the run's directory that the worktree is in.
@@ -268,4 +275,29 @@ pub(crate) async fn fork_worktree(
     };
     let worktree = make.await.map_err(|error| no_worktree(&error))?;
     Ok(Some(ForkedBranch { worktree, commit: commit.to_string() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_left_out_are_named_to_a_limit() {
+        let warning = |count: usize| {
+            let names: Vec<_> = (1..=count).map(|number| format!("f{number}")).collect();
+            left_out("0123456789abcdef", &names).unwrap_or_default()
+        };
+        assert_eq!(warning(0), "");
+        let commit = "the run begins with commit 0123456789ab:";
+        assert_eq!(
+            warning(1),
+            format!("{commit} 1 file that differs from it is not in its worktree: f1")
+        );
+        assert_eq!(
+            warning(7),
+            format!(
+                "{commit} 7 files that differ from it are not in its worktree: f1, f2, f3, f4, f5 and 2 more"
+            )
+        );
+    }
 }

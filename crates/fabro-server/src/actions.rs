@@ -52,7 +52,7 @@ pub(crate) struct Actions {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Start {
-    /// The name of a workflow of the project, as `GET /api/v1/workflows` lists them.
+    /// A workflow of the project: its name, or its file in the folder of the project, as `GET /api/v1/workflows` lists them.
     pub(crate) workflow: String,
     /// The goal; overrides the one in the workflow.
     #[serde(default)]
@@ -304,16 +304,19 @@ impl Actions {
         Ok(self.store.find(text).await?)
     }
 
-    /// The names of the workflows of the project.
+    /// The workflows of the project, by the words that `fabro run` takes in its folder: names, and files of the
+    /// folder itself.
     pub(crate) fn workflows(&self) -> BTreeSet<String> {
-        fabro_config::workflow_names(&self.config.project)
+        let mut all = fabro_config::workflow_names(&self.config.project);
+        all.append(&mut fabro_config::workflow_files(&self.config.project));
+        all
     }
 
-    /// The workflow of the project with this name.
+    /// The workflow of the project with this name, or in this file of its folder.
     pub(crate) fn workflow(&self, name: &str) -> Result<fabro_config::Target, Problem> {
         let project = &self.config.project;
         // A path could name any file of the machine.
-        if !fabro_config::workflow_names(project).contains(name) {
+        if !self.workflows().contains(name) {
             return Err(Problem::not_found(
                 "workflow_not_found",
                 format!("the project has no workflow `{}`", name.escape_debug()),

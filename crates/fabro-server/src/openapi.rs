@@ -302,7 +302,13 @@ impl Api {
         }));
         self.get("/gates", "listGates", "The gates that wait for a person.", None, gates.unwrap());
         let names = self.of::<Vec<String>>();
-        self.get("/workflows", "listWorkflows", "The workflows of the project.", None, names);
+        self.get(
+            "/workflows",
+            "listWorkflows",
+            "The workflows of the project: names, and files of its folder.",
+            None,
+            names,
+        );
         let ticks = text("An event `changed` after each change of any run.");
         self.get("/changes", "followChanges", "When to read lists again.", None, ticks);
     }

@@ -41,7 +41,7 @@ pub fn why(choice: &EdgeChoice) -> String {
             let condition = choice.taken_condition();
             condition.map_or_else(|| "its condition holds".to_owned(), |it| one_line(it, QUOTED))
         }
-        Tier::PreferredLabel => format!("`{}` was preferred", one_line(label(), QUOTED)),
+        Tier::PreferredLabel => format!("`{}` was chosen", one_line(label(), QUOTED)),
         Tier::SuggestedNext => "suggested by the stage".to_owned(),
         Tier::Unconditional if choice.candidates.len() > 1 => {
             let conditions = choice.candidates.iter().filter_map(|edge| edge.condition.as_deref());

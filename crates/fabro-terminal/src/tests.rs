@@ -235,7 +235,7 @@ fn a_gate_is_told() {
     run paused: waiting for an answer to gate; `fabro answer RUN GATE CHOICE`
     run resumed
     gate was answered: Yes (cli)
-    gate succeeded 1.2s None -> Some("exit") (`[Y] Yes` was preferred)
+    gate succeeded 1.2s None -> Some("exit") (`[Y] Yes` was chosen)
     run succeeded
     "#);
 }

@@ -9,7 +9,7 @@ use fabro_validate::check;
 
 const SOURCE: &str = r#"digraph Fix {
     start -> plan -> fix -> test
-    test -> exit [condition="outcome=success"]
+    test -> exit [condition="outcome=succeeded"]
     test -> fix
     plan [prompt="@prompts/plan.md"]
     fix  [prompt="Fix it. The test said: {{ context.command.output }}", max_visits=5]

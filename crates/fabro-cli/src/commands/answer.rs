@@ -1,10 +1,12 @@
 //! `fabro answer`.
 
 use clap_complete::ArgValueCandidates;
-use fabro_run::{RunError, gate_names, open_gates_of_family};
+use fabro_events::GateOption;
+use fabro_gate::{GateAnswer, match_answer};
+use fabro_run::{Gate, RunError, gate_names, open_gates_of_family};
 use fabro_store::SqliteStore;
 use fabro_terminal::clean;
-use fabro_types::RunId;
+use fabro_types::{RunId, one_line};
 
 use super::run_lines::questions;
 use crate::complete;
@@ -13,6 +15,9 @@ use crate::error;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+
+/// The longest label of an option that is shown, in characters.
+const LABEL: usize = 80;
 
 /// Answer a gate that waits for a person
 #[derive(clap::Args, Clone, Debug)]
@@ -41,8 +46,32 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
     };
     let gate = fabro_run::answer(&store, run, name, choice, "cli", None).await?;
     let hint = resume_hint(&store, run, global).await?;
-    output::text(&format!("answered {}\n{hint}", gate.node))?;
+    output::text(&format!("answered {}{}\n{hint}", gate.node, meaning(&gate)))?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// How the answer was read, which may not be as it was meant: a word that is no option is free text.
+fn meaning(gate: &Gate) -> String {
+    let Gate { options, freeform, text_option, question_type, .. } = gate;
+    let Some(answer) = &gate.pending_answer else { return String::new() };
+    let shown = |option: &GateOption| {
+        let key = clean(&option.key);
+        let label = one_line(&option.label, LABEL);
+        if key.is_empty() { label } else { format!("[{key}] {label}") }
+    };
+    match match_answer(options, *freeform, text_option.as_ref(), *question_type, answer) {
+        Ok(GateAnswer::Option(at)) => format!(": {}", shown(&options[at])),
+        Ok(GateAnswer::Options(all)) => {
+            let chosen: Vec<_> = all.into_iter().map(|at| shown(&options[at])).collect();
+            format!(": {}", chosen.join(", "))
+        }
+        Ok(GateAnswer::Text(_)) => match text_option {
+            Some(option) => format!(": free text, {}", shown(option)),
+            None => ": free text".to_owned(),
+        },
+        // The answer was taken, so it matches.
+        Err(_) => String::new(),
+    }
 }
 
 /// Shows the questions of a run, and the error that says how to answer them.

@@ -93,6 +93,7 @@ async fn store(dir: &Path) -> Check {
             let runs = found.runs;
             let place = dir.display();
             return match found.problems.first() {
+                None if runs == 1 => check(CheckStatus::Ok, format!("{place}: its run is whole")),
                 None => check(CheckStatus::Ok, format!("{place}: all of {runs} runs are whole")),
                 Some(first) => {
                     let count = found.problems.len();
@@ -204,7 +205,7 @@ fn provider(provider: &ProviderSettings, settings: &Settings) -> Check {
     let text = provider_text(provider, Paint::new(false));
     let client = fabro_run::client(std::slice::from_ref(provider), &settings.models);
     let (status, detail) = match client {
-        Ok(_) => (CheckStatus::Ok, text),
+        Ok(_) => (CheckStatus::Ok, format!("{text}; `fabro model test` asks it")),
         Err(error) => (CheckStatus::Failed, format!("{text}: {error}")),
     };
     Check { name: "provider", status, detail }

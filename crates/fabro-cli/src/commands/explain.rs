@@ -22,7 +22,7 @@ use fabro_terminal::{Paint, clean, one_line};
 )]
 pub struct ExplainArgs {
     /// The run: its id, the beginning of it, or `latest`
-    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The stage; without it the last one that the run has left

@@ -139,7 +139,8 @@ fn list(paint: Paint) -> String {
     for template in TEMPLATES {
         table.row([template.name.to_owned(), template.about.to_owned()]);
     }
-    table.render(paint, |_, cell| cell.to_owned())
+    let table = table.render(paint, |_, cell| cell.to_owned());
+    format!("{table}\ncreate one here with: fabro init --template NAME\n")
 }
 
 #[cfg(test)]

@@ -56,7 +56,10 @@ fn list(args: &ModelListArgs, global: &Global) -> anyhow::Result<Exit> {
         .map(|model| Row { model, served_by: served_by(model, &providers) })
         .collect();
     let paint = global.paint_stdout();
-    output::report(args.json, &rows, || table(&rows, paint) + &configured(&providers, paint))?;
+    let usual = settings.model.name.as_deref();
+    output::report(args.json, &rows, || {
+        table(&rows, paint) + &configured(&providers, usual, paint)
+    })?;
     Ok(Exit::SUCCEEDED)
 }
 
@@ -81,7 +84,9 @@ fn table(rows: &[Row<'_>], paint: Paint) -> String {
     ]);
     let count = |count: Option<u64>| count.map(|it| it.to_string()).unwrap_or_default();
     let price = |price: Option<f64>| price.map(|it| it.to_string()).unwrap_or_default();
-    for Row { model, served_by } in rows {
+    // What can be used now comes first.
+    let (ready, others): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.served_by.is_some());
+    for Row { model, served_by } in ready.into_iter().chain(others) {
         table.row([
             model.name.clone(),
             model.provider.clone().unwrap_or_default(),
@@ -108,12 +113,15 @@ pub fn provider_text(provider: &ProviderSettings, paint: Paint) -> String {
     format!("{name} ({}){}", provider.kind.as_str(), url.unwrap_or_default())
 }
 
-/// The configured providers.
-fn configured(providers: &[ProviderSettings], paint: Paint) -> String {
+/// The configured providers, and the model of the settings.
+fn configured(providers: &[ProviderSettings], usual: Option<&str>, paint: Paint) -> String {
     let mut text =
         paint.dim("\nwindow and answer in tokens, prices in US dollars a million tokens\n");
     for provider in providers {
         let _ = writeln!(text, "provider {}", provider_text(provider, paint));
+    }
+    if let Some(usual) = usual {
+        let _ = writeln!(text, "model {}, for stages that name none", paint.bold(&clean(usual)));
     }
     if providers.is_empty() {
         text.push_str(

@@ -51,6 +51,10 @@ fn a_dump_has_what_the_run_recorded() {
     assert_eq!(report["status"], "succeeded");
     assert_eq!(read("stages/002-plan@1/prompt.md"), "Plan it");
     assert_eq!(read("stages/002-plan@1/response.md"), "The plan");
+    assert_eq!(
+        read("stages/002-plan@1/conversation.md"),
+        "# plan@1\n\n## 1. user\n\n> Plan it\n\n## 2. assistant\n\n> The plan\n"
+    );
     assert_eq!(read("stages/003-test@1/attempt-1/stdout.log"), "out\n");
     assert_eq!(read("stages/003-test@1/stderr.log"), "err");
     assert_eq!(read("children/004-sub@1/stages/002-x@1/stdout.log"), "child");

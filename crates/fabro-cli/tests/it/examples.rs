@@ -45,8 +45,9 @@ fn every_example_succeeds_with_its_recorded_answers() {
 fn every_template_makes_a_workflow_that_succeeds() {
     let project = Project::new();
     let list = project.run(&["init", "--list"]);
-    let templates: Vec<_> =
-        list.lines().skip(3).map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    let rows = list.lines().skip(3).take_while(|line| !line.is_empty());
+    let templates: Vec<_> = rows.map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert!(list.ends_with("\n\ncreate one here with: fabro init --template NAME\n"), "{list}");
     let hello = "hello".to_owned();
     let mut expected = names();
     expected.push(hello);
@@ -64,6 +65,9 @@ fn every_template_makes_a_workflow_that_succeeds() {
             let page = project.read(&format!("{dir}/README.md"));
             assert!(page.contains(&format!("fabro run {name}")), "{page}");
             assert!(!page.contains("examples/"), "{page}");
+            let script = format!("{dir}/model.json");
+            let has_script = project.path().join(&script).is_file();
+            assert_eq!(page.contains(&format!("--model-script {script}")), has_script, "{page}");
         }
         assert_eq!(project.exit(&["init", "--template", &name]), 2);
     }

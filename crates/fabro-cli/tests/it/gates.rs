@@ -110,7 +110,7 @@ fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     assert_snapshot!(project.run(&["answer", "latest", "sub", "n"]), @r"
     exit 0
     ── stdout
-    answered review
+    answered review: [N] No
     continue with: fabro resume [ID]
     ");
     assert_eq!(project.exit(&["answer", runs[0]["id"].as_str().unwrap(), "y"]), 2);

@@ -150,6 +150,19 @@ async fn a_model_of_a_vendor_that_is_not_configured() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_provider_that_is_nearly_named() {
+    let server = server(&["tiny"], vec![Response::text("ok")]).await;
+    let project = project(&server, "", PROMPT);
+    let run = project.run(&["run", "w.fabro", "--model", "lokal/tiny"]);
+    assert!(run.starts_with("exit 0"), "{run}");
+    let warning = "there is no provider `lokal`; asking local for a model `lokal/tiny` \
+                   (did you mean `local/tiny`?)";
+    assert!(run.contains(warning), "{run}");
+    let other = project.run(&["run", "w.fabro", "--model", "qwen/tiny"]);
+    assert!(!other.contains("warning"), "{other}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_script_answers_always_until_a_model_is_asked_for() {
     let server = server(&["tiny"], vec![Response::text("Hi")]).await;
     let project = project(&server, "", PROMPT);

@@ -36,8 +36,8 @@ async fn providers_are_asked_a_question() {
         let doctor = shown(&project, &server, &["doctor"]);
         let shown: Vec<&str> = doctor.lines().filter(|line| line.contains("provider") || line.contains("model")).collect();
         assert_snapshot!(shown.join("\n"), @r"
-        ✓ provider gone (anthropic) at http://127.0.0.1:1
-        ✓ provider local (openai-compatible) at http://ADDRESS/v1
+        ✓ provider gone (anthropic) at http://127.0.0.1:1; `fabro model test` asks it
+        ✓ provider local (openai-compatible) at http://ADDRESS/v1; `fabro model test` asks it
         ✗ provider sealed (openai): provider `sealed`: the environment variable `NOT_SET` is not set: set it, or correct its name in the settings
         ✓ model    tiny
         ");

@@ -62,13 +62,14 @@ fn a_gate_is_answered_later() {
     assert_snapshot!(project.run(&["answer", "latest", "review", "y"]), @r"
     exit 0
     ── stdout
-    answered review
+    answered review: [Y] Yes
     continue with: fabro resume [ID]
     ");
     assert_snapshot!(project.run(&["answer", "latest", "n"]), @r"
     exit 2
     ── stderr
     error: gate `review` (visit 1) has been answered already
+      help: the run takes that answer when it continues; `fabro inspect` shows it
     ");
     assert_eq!(project.exit(&["resume", "latest"]), 0);
     assert_snapshot!(project.run(&["answer", "latest", "y"]), @r"

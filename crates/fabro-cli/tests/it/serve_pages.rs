@@ -111,6 +111,34 @@ fn pages_show_runs_and_stages() {
 }
 
 #[test]
+fn runs_have_short_ids_and_forks_are_marked() {
+    let project = project();
+    let run = run_of(&project, "gate");
+    assert_eq!(project.exit(&["fork", &run, "make"]), 0);
+    let server = Served::start(&project, &[]);
+    let rows = |what: &str| {
+        let (status, text) = page(&server, Some(&server.tokens[0]), "/");
+        assert_eq!(status, 200, "{what}: {text}");
+        text.split("<tr>")
+            .filter(|row| row.contains("class=\"sign ") && row.contains(">gate</b>"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let check = |what: &str| {
+        let [fork, old] = &rows(what)[..] else { panic!("{what}") };
+        assert!(
+            fork.contains(">fork</span>") && !old.contains(">fork</span>"),
+            "{what}: {fork}{old}"
+        );
+        assert!(old.contains(&format!("title=\"{run}\">{}</code>", &run[..13])), "{old}");
+    };
+    check("not resumed");
+    // A fork stays one when it was resumed.
+    assert_eq!(project.exit(&["resume", "latest"]), 3);
+    check("resumed");
+}
+
+#[test]
 fn texts_of_a_run_stay_texts() {
     let project = project();
     let server = Served::start(&project, &[]);
@@ -245,9 +273,23 @@ fn a_run_is_started_by_a_form_with_its_inputs() {
             "digraph { goal=\"Hello\"; start -> a; a [shape=parallelogram, script=\"echo {{ inputs.name }}\"]; a -> exit }",
         ),
         (".fabro/workflows/broken.fabro", "digraph { start -> a; a -> nowhere; a -> exit }"),
+        (
+            "note.fabro",
+            "digraph { start -> a; a [shape=parallelogram, script=\"true\"]; a -> exit }",
+        ),
+        ("Cargo.toml", "[package]\n"),
+        ("src/other.fabro", "digraph { start -> exit }"),
     ]);
     let server = Served::start(&project, &["--role", "read", "--role", "admin"]);
     check(&server, "/start", &["/start/hello", "/start/broken", "1 error", "✓ valid"], &[]);
+    let place = format!("{}</code>", project.path().display());
+    check(
+        &server,
+        "/start",
+        &["/start/note%2Efabro", "<b>note.fabro</b>", &place],
+        &["Cargo.toml"],
+    );
+    check(&server, "/start/note%2Efabro", &["data-post=\"/api/v1/runs\""], &[]);
     let form = ["name=\"inputs.name\"", "data-post=\"/api/v1/runs\"", "data-key=\"", "Hello"];
     check(&server, "/start/hello", &form, &[]);
     check(&server, "/start/broken", &["not valid", "edge-target", "^^^"], &["data-post"]);
@@ -255,7 +297,12 @@ fn a_run_is_started_by_a_form_with_its_inputs() {
         let (status, text) = page(&server, Some(&server.tokens[0]), path);
         assert_eq!(status, 403, "{path}: {text}");
     }
-    for path in ["/start/none", "/start/..%2f..%2fetc%2fpasswd"] {
+    for path in [
+        "/start/none",
+        "/start/..%2f..%2fetc%2fpasswd",
+        "/start/Cargo.toml",
+        "/start/src%2Fother.fabro",
+    ] {
         let (status, text) = page(&server, Some(&server.tokens[1]), path);
         assert_eq!(status, 404, "{path}: {text}");
     }

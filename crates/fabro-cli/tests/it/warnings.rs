@@ -24,7 +24,7 @@ fn warnings_of_the_workflow_are_shown_before_it_runs() {
     assert_snapshot!(project.run(&["run", "one.fabro"]), @r#"
     exit 0
     ── stderr
-    one.fabro:2:12: warning[unhandled-failure]: when `work` fails, the run continues and ends partially_succeeded (add an edge for it: work -> … [condition="outcome=fail"]; or on_failure="stop" or "continue" for the node or the graph)
+    one.fabro:2:12: warning[unhandled-failure]: when `work` fails, the run continues and ends partially_succeeded (add an edge for it: work -> … [condition="outcome=failed"]; or on_failure="stop" or "continue" for the node or the graph)
     one.fabro:3:45: warning[misspelled-attribute]: `promt` is not an attribute of nodes (did you mean `prompt`?)
     run [ID] · follow: fabro logs [ID] -f
     ✓ work [T]  → exit

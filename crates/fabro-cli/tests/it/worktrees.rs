@@ -72,7 +72,7 @@ fn each_stage_that_changes_files_is_a_commit() {
         assert_snapshot!(project.run(&["run", "w.fabro", "--worktree"]), @r"
         exit 0
         ── stderr
-        warning: the run begins with commit [SHA]: 2 files that differ from it are not in its worktree
+        warning: the run begins with commit [SHA]: 2 files that differ from it are not in its worktree: a.txt, w.fabro
         run [ID] · follow: fabro logs [ID] -f
         ✓ one [T]  → same
         ✓ same [T]  → two

@@ -80,6 +80,28 @@ fn what_is_not_there_is_said_with_what_is() {
 }
 
 #[test]
+fn files_of_a_folder_are_listed_and_named_for_a_name() {
+    let dir = tree(&[
+        ("note.fabro", ""),
+        ("old.dot", ""),
+        ("run.toml", "_version = 1\n[workflow]\ngraph = 'note.fabro'\n"),
+        ("Cargo.toml", "[package]\nname = 'x'\n"),
+        ("workflow.toml", "_version = 1\n"),
+        ("src/workflow.fabro", ""),
+        ("src/run.toml", "_version = 1\n"),
+        ("folder.fabro/x", ""),
+    ]);
+    let files = |at: &str| Vec::from_iter(workflow_files(&dir.path().join(at)));
+    assert_eq!(files(""), ["note.fabro", "old.dot", "run.toml"]);
+    assert_eq!(files("src"), ["run.toml", "workflow.fabro"]);
+    assert!(files("gone").is_empty());
+    assert!(
+        check(&dir, "", "note")
+            .starts_with("there is no workflow `note` (did you mean `note.fabro`?)")
+    );
+}
+
+#[test]
 fn a_goal_comes_from_a_file_or_stands_for_itself() {
     let dir = project();
     let mut run_file = load(&dir.path().join("src/run.toml")).unwrap();

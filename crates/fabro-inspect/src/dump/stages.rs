@@ -9,8 +9,10 @@ use fabro_types::{ContextPatch, Failure, NodeKind, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::conversation::markdown;
 use super::{DumpError, DumpRun, Files, StageDir};
 use crate::at::StageKey;
+use crate::conversation::{is_message, transcript};
 use crate::inspect::StageRow;
 use crate::stage::response;
 
@@ -54,6 +56,8 @@ struct Recorded<'a> {
     /// The attempts that another one followed: which one, why it failed, and what it used.
     earlier: Vec<(u32, &'a Failure, Option<&'a Usage>)>,
     end: Option<&'a CompletedStage>,
+    /// What its model and its tools said in the last attempt.
+    talk: Vec<&'a Event>,
 }
 
 pub(super) fn write(
@@ -80,6 +84,7 @@ pub(super) fn write(
             };
             files.json(&format!("{dir}/attempt-{attempt}/status.json"), &status)?;
         }
+        talk(run, &row, &stage, &dir, files)?;
         if let Some(end) = stage.end {
             texts(run, &row, &stage, end, &dir, files)?;
         }
@@ -97,8 +102,9 @@ fn recorded<'a>(events: &[&'a Event]) -> BTreeMap<u32, Recorded<'a>> {
     let mut ranks: BTreeMap<StageKey, u32> = BTreeMap::new();
     for event in events {
         let Some(key) = StageKey::of(event) else { continue };
+        let new = |kind| Recorded { kind, earlier: Vec::new(), end: None, talk: Vec::new() };
         if let EventBody::StageStarted { rank, handler, .. } = &event.entry.body {
-            stages.insert(*rank, Recorded { kind: *handler, earlier: Vec::new(), end: None });
+            stages.insert(*rank, new(*handler));
             ranks.insert(key, *rank);
             continue;
         }
@@ -106,12 +112,32 @@ fn recorded<'a>(events: &[&'a Event]) -> BTreeMap<u32, Recorded<'a>> {
         match &event.entry.body {
             EventBody::StageRetrying { attempt, failure, usage, .. } => {
                 stage.earlier.push((*attempt, failure, usage.as_ref()));
+                stage.talk.clear();
             }
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => stage.end = Some(end),
+            body if is_message(body) => stage.talk.push(event),
             _ => {}
         }
     }
     stages
+}
+
+/// The conversation with the model, also of a stage that has not ended.
+fn talk(
+    run: &DumpRun<'_>,
+    row: &StageRow,
+    stage: &Recorded<'_>,
+    dir: &str,
+    files: &mut Files<'_>,
+) -> Result<(), DumpError> {
+    let key = row.key();
+    let blobs = (!run.keep_references).then_some(run.blobs);
+    let (given, messages) = transcript(&stage.talk, &key, blobs)?;
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let text = markdown(&key.name(), &given, &messages);
+    files.write(&format!("{dir}/conversation.md"), text.as_bytes())
 }
 
 /// Prompt and response of a model, output of a command.

@@ -37,8 +37,8 @@ pub struct Repository {
     pub prefix: PathBuf,
     /// The current commit; `None` before the first one.
     pub head: Option<String>,
-    /// How many files differ from it.
-    pub dirty: usize,
+    /// The files that differ from it, sorted, with bytes that are not UTF-8 replaced.
+    pub dirty: Vec<String>,
     /// It has submodules, or files that a filter such as Git LFS would fill in.
     pub is_partial: bool,
     /// Why it can have no worktree of a run.
@@ -63,11 +63,16 @@ impl Repository {
             prefix: PathBuf::from(OsStr::from_bytes(prefix)),
             top: top.clone(),
             head: snapshot.head.clone(),
-            dirty: snapshot.dirty.values().filter(|state| state.is_path()).count(),
+            dirty: dirty_paths(&snapshot),
             is_partial: top.join(".gitmodules").exists() || attributes.contains("filter="),
             unsupported: unsupported.then(|| "it keeps its references as a reftable".to_owned()),
         }))
     }
+}
+
+fn dirty_paths(snapshot: &Snapshot) -> Vec<String> {
+    let paths = snapshot.dirty.iter().filter(|(_, state)| state.is_path());
+    paths.map(|(path, _)| String::from_utf8_lossy(path).into_owned()).collect()
 }
 
 /// Whose commits they are.

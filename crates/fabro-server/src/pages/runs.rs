@@ -23,6 +23,10 @@ use crate::problem::Problem;
 /// The longest goal and the longest cause in the table, in characters.
 const LINE: usize = 160;
 
+/// How much of an id is shown: the time in milliseconds, which has 10 characters, and a random part. Commands take
+/// the beginning of an id.
+const SHORT_ID: usize = 13;
+
 /// The most gates above the runs; the inbox has all of them.
 const GATES: usize = 5;
 
@@ -53,8 +57,11 @@ struct Row {
     sign: char,
     status: String,
     link: String,
+    id: String,
+    short_id: String,
     workflow: String,
     dry_run: bool,
+    is_fork: bool,
     goal: String,
     started_at: String,
     ended_at: Option<String>,
@@ -134,8 +141,11 @@ fn row(run: PsRow, now: i64) -> Row {
         sign: sign(run.status),
         status: run.status.as_str().replace('_', " "),
         link: format!("/runs/{}", run.id),
+        short_id: run.id.to_string().chars().take(SHORT_ID).collect(),
+        id: run.id.to_string(),
         workflow: run.workflow,
         dry_run: run.dry_run,
+        is_fork: run.is_fork,
         goal: one_line(&run.goal, LINE),
         started_at: run.started_at,
         ended_at: run.ended_at,

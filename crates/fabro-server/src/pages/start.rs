@@ -45,6 +45,7 @@ struct Workflow {
 #[template(path = "start_list.html")]
 struct List {
     frame: Frame,
+    project: String,
     workflows: Vec<Workflow>,
 }
 
@@ -128,6 +129,7 @@ pub(super) async fn list(
         };
         render(&List {
             frame: Frame::new("Start a run", role, Section::Start),
+            project: app.actions.config.project.display().to_string(),
             workflows: names.into_iter().map(workflow).collect(),
         })
     })

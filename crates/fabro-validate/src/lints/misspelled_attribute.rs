@@ -100,7 +100,7 @@ const CONDITION: &str = "use `condition`, such as condition=\"outcome=success\""
 const DURATION: &str = "use `duration` on a wait node, `timeout` for a limit";
 const PARALLEL: &str = "use `max_parallel` on the parallel node";
 const ON_FAILURE: &str =
-    "use `on_failure` (continue or stop), or an edge with condition=\"outcome=fail\"";
+    "use `on_failure` (continue or stop), or an edge with condition=\"outcome=failed\"";
 const BUDGET: &str = "use `max_cost` on the graph, in US dollars";
 const CHILD: &str = "use `stack.child_workflow` on the node with shape=house";
 const MANAGER: &str = "remove it: a sub-workflow starts with its stage, and ends by itself or by `manager.stop_condition`";

@@ -43,7 +43,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     };
     let message = format!("when {names} fails, the run continues and ends partially_succeeded");
     let fix = format!(
-        "add an edge for it: {} -> … [condition=\"outcome=fail\"]; or on_failure=\"stop\" or \"continue\" for the node or the graph",
+        "add an edge for it: {} -> … [condition=\"outcome=failed\"]; or on_failure=\"stop\" or \"continue\" for the node or the graph",
         first.id
     );
     findings.warning("unhandled-failure", first.span, message, fix);

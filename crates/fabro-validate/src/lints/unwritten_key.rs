@@ -1,10 +1,10 @@
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
 
 use fabro_condition::Condition;
 use fabro_graph::{Attr, NodeIx, NodeKind, Span};
 use fabro_plan::TextPlace;
 use fabro_template::ReadTarget;
+use fabro_types::Status;
 
 use crate::checking::Checking;
 use crate::family::ChildKey;
@@ -17,6 +17,9 @@ use crate::relative::RelativeSources;
 /// How many reads are followed in one workflow: nodes and edges may share one text that reads many
 /// keys, and their product is not written down.
 const MAX_READS: usize = 500_000;
+
+/// Keys that conditions read for the status of a stage, which is `outcome`.
+const STATUS_KEYS: [&str; 3] = ["result", "state", "status"];
 
 /// Conditions and templates that read a context key which no stage on any way to them can write.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
@@ -162,8 +165,8 @@ impl<'a> Search<'_, 'a> {
             let Read { writer, at, .. } = reads[number];
             let used = of_read[number];
             let (message, mut fix) = explain(checking, used, writer, nearest.find(writer, at));
-            if used.after && used.attr.value.as_text().trim() == used.key {
-                let _ = write!(fix, "; or did you mean label=\"{}\"?", used.key);
+            if used.after {
+                fix.push_str(&meant(used));
             }
             used.report(checking, message, fix, findings);
         }
@@ -199,6 +202,20 @@ fn reads_of(condition: &Condition) -> impl Iterator<Item = (&str, Span)> {
         };
         (clause.context_key(), key)
     })
+}
+
+/// What a condition may mean instead of a key that is never there: the status of the stage, or a label.
+fn meant(used: &Use<'_>) -> String {
+    if STATUS_KEYS.contains(&used.key.as_str()) {
+        return "; or did you mean `outcome`, the status of a stage?".to_owned();
+    }
+    if used.attr.value.as_text().trim() != used.key {
+        return String::new();
+    }
+    match Status::parse_loosely(&used.key) {
+        Some(status) => format!("; or did you mean outcome={}?", status.as_str()),
+        None => format!("; or did you mean label=\"{}\"?", used.key),
+    }
 }
 
 /// The message and the fix for a key that only comes too late, or never.
@@ -317,6 +334,30 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use crate::tests::support::reported;
+
+    #[test]
+    fn the_status_of_a_stage_is_suggested() {
+        let condition = |text: &str| {
+            let t =
+                "start -> t; t [shape=parallelogram, script=x]; t -> a; a [prompt=x]; a -> exit";
+            reported("unwritten-key", &format!("{t}; t -> exit [condition=\"{text}\"]"))
+        };
+        insta::assert_snapshot!(condition("status=succeeded"), @r"
+        1:115 warning: no stage before this writes `status`; the nearest that can, `a`, comes after it
+          at: status
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `t`; or did you mean `outcome`, the status of a stage?
+        ");
+        insta::assert_snapshot!(condition("failed"), @r"
+        1:115 warning: no stage before this writes `failed`; the nearest that can, `a`, comes after it
+          at: failed
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `t`; or did you mean outcome=failed?
+        ");
+        insta::assert_snapshot!(condition("ready"), @r#"
+        1:115 warning: no stage before this writes `ready`; the nearest that can, `a`, comes after it
+          at: ready
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `t`; or did you mean label="ready"?
+        "#);
+    }
 
     #[test]
     fn elements_are_known_in_the_branches_of_their_list() {
