@@ -46,6 +46,10 @@ fn model_inputs(given: &ModelInputs, text: &mut String) {
         let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
         let _ = writeln!(text, "\n## Tools\n\n{}", names.join(", "));
     }
+    if let Some(opening) = &given.opening {
+        text.push_str("\n## Before the text of the first message\n");
+        value(opening, text);
+    }
 }
 
 fn content(message: &TranscriptMessage, text: &mut String) {
@@ -133,7 +137,7 @@ mod tests {
         };
         let other = TranscriptMessage {
             session_id: Some("s1".into()),
-            given: ModelInputs { system: Some(json!("Be brief.")), tools: None },
+            given: ModelInputs { system: Some(json!("Be brief.")), ..ModelInputs::default() },
             ..message("user", json!("Sum up."))
         };
         let summary =
@@ -142,6 +146,7 @@ mod tests {
         let given = ModelInputs {
             system: Some(json!("You are an agent.\n")),
             tools: Some(json!([{"name": "read_file"}, {"name": "shell"}])),
+            opening: Some(json!("The stage is \"fix\".")),
         };
         let all = [
             message("user", json!("## Now\n\nFix it.")),
@@ -161,6 +166,10 @@ mod tests {
         ## Tools
 
         `read_file`, `shell`
+
+        ## Before the text of the first message
+
+        > The stage is "fix".
 
         ## 1. user
 
