@@ -8,7 +8,7 @@ use fabro_engine::checkpoint::effective;
 use fabro_engine::{last_state_event, read_all};
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
-use fabro_sandbox::git::{CHANGES, GitError, PatchStyle, patch};
+use fabro_sandbox::git::{CHANGES, GitError, PatchStyle, incomplete_file_trees, patch};
 use fabro_store::{Message, RunStore, Store, StoreError};
 use fabro_types::{RunId, RunStatus};
 
@@ -153,6 +153,8 @@ pub struct RunPatch {
     pub shared: bool,
     /// Files that changed and are not in the patch, with the reason.
     pub left_out: Vec<String>,
+    /// Why changes of some stages were not recorded.
+    pub incomplete: Option<String>,
 }
 
 /// What a run, or one of its stages, changed; `None` when no file was changed. `runs_dir` is where the store keeps the
@@ -170,16 +172,18 @@ pub async fn run_patch(
 ) -> Result<Option<RunPatch>, PatchError> {
     let events = read_all(store, run).await.map_err(ReportError::from)?;
     let run_dir = runs_dir.join(run.to_string());
+    let incomplete = incomplete_file_trees(&run_dir);
     let Some(all) = changes(&events) else {
         if let Some(stage) = stage {
             check_stage(&effective(&events), stage)?;
         }
-        return match not_recorded(&events, &run_dir) {
-            Some(reason) => Err(PatchError::NotRecorded { run, reason }),
-            None => Ok(None),
+        return match (incomplete, not_recorded(&events, &run_dir)) {
+            (incomplete @ Some(_), _) => Ok(Some(RunPatch { incomplete, ..RunPatch::default() })),
+            (None, Some(reason)) => Err(PatchError::NotRecorded { run, reason }),
+            (None, None) => Ok(None),
         };
     };
-    let mut made = RunPatch::default();
+    let mut made = RunPatch { incomplete, ..RunPatch::default() };
     let (from, to) = match stage {
         None => {
             let left_out: BTreeSet<&String> =
@@ -187,7 +191,7 @@ pub async fn run_patch(
             made.left_out = left_out.into_iter().cloned().collect();
             match all.whole() {
                 Some((from, to)) => (from.to_owned(), to.to_owned()),
-                None if made.left_out.is_empty() => return Ok(None),
+                None if made.left_out.is_empty() && made.incomplete.is_none() => return Ok(None),
                 None => return Ok(Some(made)),
             }
         }
@@ -197,7 +201,8 @@ pub async fn run_patch(
                 made.left_out = change.left_out;
                 (change.from, change.to)
             }
-            None => return Ok(None),
+            None if made.incomplete.is_none() => return Ok(None),
+            None => return Ok(Some(made)),
         },
     };
     let at = all.source(&run_dir);
