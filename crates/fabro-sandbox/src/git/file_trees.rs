@@ -264,7 +264,8 @@ impl FileTrees {
         input: Option<&[u8]>,
         own: bool,
     ) -> Result<Vec<u8>, GitError> {
-        let (index, objects) = (self.index(), self.dir.join("objects"));
+        let index = self.index();
+        let objects = self.dir.join("objects");
         let mut variables = vec![(self.marker.0.as_str(), OsStr::new(&self.marker.1))];
         if own {
             variables.push(("GIT_INDEX_FILE", index.as_os_str()));
@@ -295,7 +296,8 @@ pub fn incomplete_file_trees(run_dir: &Path) -> Option<String> {
 ///
 /// The directory cannot be written.
 pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
-    let (from, to) = (from.join(CHANGES), to.join(CHANGES));
+    let from = from.join(CHANGES);
+    let to = to.join(CHANGES);
     if !from.join("HEAD").exists() {
         return Ok(());
     }
