@@ -158,8 +158,15 @@ impl RecordsTrees {
         if outcome.status != Status::Failed {
             self.lock().before.remove(&begun.stage);
         }
+        let is_shared = {
+            let known = self.lock();
+            let is_followed_by_others = known.begun > begun.begun && begun.running > 0;
+            begun.is_beside || is_followed_by_others || known.running > begun.running
+        };
         let changed_nothing = outcome.files_touched.is_empty() && outcome.status != Status::Failed;
-        if stage.is_followed && changed_nothing && !begun.is_continued {
+        // What a stage alone was found to leave is known, or the repository is gone.
+        let is_known = stage.names_files || (stage.is_followed && is_shared);
+        if is_known && changed_nothing && !begun.is_continued {
             return None;
         }
         let FileTree { id: after, mut left_out } = self.record_in(&stage.dir).await?;
@@ -167,10 +174,7 @@ impl RecordsTrees {
             return None;
         }
         self.redactor.redact_all(&mut left_out);
-        let known = self.lock();
-        let is_followed_by_others = known.begun > begun.begun && begun.running > 0;
-        let shared = begun.is_beside || is_followed_by_others || known.running > begun.running;
-        Some(StageTrees { before: before.to_string(), after, shared, left_out })
+        Some(StageTrees { before: before.to_string(), after, shared: is_shared, left_out })
     }
 
     /// Records the files as they are; `None` where that is not possible, which is reported.
@@ -231,8 +235,10 @@ impl RecordsTrees {
 /// Of a stage, what is needed after it.
 struct Place {
     dir: PathBuf,
-    /// All the files that it changes are in its outcome.
+    /// The files are looked at before and after it: those that it changes are in its outcome.
     is_followed: bool,
+    /// It is an agent without a shell: so are all that it changes.
+    names_files: bool,
 }
 
 /// Whether it is a sub-workflow.
@@ -277,7 +283,8 @@ impl Handler for RecordsTrees {
         let stop = stage.stop.clone();
         let place = Place {
             dir: PathBuf::from(&stage.run.work_dir),
-            is_followed: follows_files(&stage) || self.names_all_files(&stage),
+            is_followed: follows_files(&stage),
+            names_files: self.names_all_files(&stage),
         };
         let mut end = self.handler.execute(stage).await;
         // The result of a stage that runs again is not recorded.
