@@ -171,13 +171,13 @@ pub async fn run_patch(
     style: PatchStyle,
 ) -> Result<Option<RunPatch>, PatchError> {
     let events = read_all(store, run).await.map_err(ReportError::from)?;
-    let run_dir = runs_dir.join(run.to_string());
-    let incomplete = incomplete_file_trees(&run_dir);
+    let own_dir = runs_dir.join(run.to_string());
+    let incomplete = incomplete_file_trees(&own_dir);
     let Some(all) = changes(&events) else {
         if let Some(stage) = stage {
             check_stage(&effective(&events), stage)?;
         }
-        return match (incomplete, not_recorded(&events, &run_dir)) {
+        return match (incomplete, not_recorded(&events, &own_dir)) {
             (incomplete @ Some(_), _) => Ok(Some(RunPatch { incomplete, ..RunPatch::default() })),
             (None, Some(reason)) => Err(PatchError::NotRecorded { run, reason }),
             (None, None) => Ok(None),
@@ -205,7 +205,7 @@ pub async fn run_patch(
             None => return Ok(Some(made)),
         },
     };
-    let at = all.source(&run_dir);
+    let at = all.source(&own_dir);
     match patch(&at, &from, &to, style).await {
         Ok(patch) => Ok(Some(RunPatch { patch, ..made })),
         Err(source) => {

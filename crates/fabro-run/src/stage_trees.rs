@@ -55,7 +55,7 @@ struct Begun<'a> {
     /// Others were running.
     is_beside: bool,
     /// How many had begun with it.
-    begun: u64,
+    order: u64,
     /// 1; 0 for a sub-workflow, whose stages count.
     running: usize,
 }
@@ -109,7 +109,7 @@ impl RecordsTrees {
 
     async fn begin(&self, stage: &Stage) -> Begun<'_> {
         let running = usize::from(!has_stages(stage));
-        let (is_needed, is_beside, begun) = {
+        let (is_needed, is_beside, order) = {
             let mut known = self.lock();
             let is_beside = known.running > 0;
             known.running += running;
@@ -126,7 +126,7 @@ impl RecordsTrees {
             before: None,
             is_continued: false,
             is_beside,
-            begun,
+            order,
             running,
         };
         if is_needed {
@@ -160,7 +160,7 @@ impl RecordsTrees {
         }
         let is_shared = {
             let known = self.lock();
-            let is_followed_by_others = known.begun > begun.begun && begun.running > 0;
+            let is_followed_by_others = known.begun > begun.order && begun.running > 0;
             begun.is_beside || is_followed_by_others || known.running > begun.running
         };
         let changed_nothing = outcome.files_touched.is_empty() && outcome.status != Status::Failed;
