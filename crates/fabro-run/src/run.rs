@@ -486,7 +486,8 @@ impl Run {
     /// retry after, it waits and retries.
     async fn drive_with_retries(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
         loop {
-            let end = self.drive_stages(services.clone()).await?;
+            // It is large.
+            let end = Box::pin(self.drive_stages(services.clone())).await?;
             let wait = self.settings.retry_unavailable;
             let (RunEnd::Paused(PauseReason::Unavailable), Some(wait)) = (&end, wait) else {
                 return Ok(end);
