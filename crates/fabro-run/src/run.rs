@@ -486,8 +486,7 @@ impl Run {
     /// retry after, it waits and retries.
     async fn drive_with_retries(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
         loop {
-            // It is large.
-            let end = Box::pin(self.drive_stages(services.clone())).await?;
+            let end = self.drive_stages(services.clone()).await?;
             let wait = self.settings.retry_unavailable;
             let (RunEnd::Paused(PauseReason::Unavailable), Some(wait)) = (&end, wait) else {
                 return Ok(end);
