@@ -244,7 +244,7 @@ fn files_that_are_left_out_are_named() {
 fn a_stage_that_removes_the_repository_leaves_a_remark() {
     let project = repository(
         r#"digraph { start -> a -> b -> exit
-        a [shape=parallelogram, script="echo a > in-a"]; b [shape=parallelogram, script="rm -rf .git; echo b > in-b"] }"#,
+        a [shape=parallelogram, script="echo new > in-a"]; b [shape=parallelogram, script="rm -rf .git; echo b > in-b"] }"#,
     );
     let shown = project.run(&["run", "w.fabro"]);
     let warning = "what stages change is not recorded any more: the directory is in no git work tree any more";
@@ -252,7 +252,7 @@ fn a_stage_that_removes_the_repository_leaves_a_remark() {
     let remark = "the changes of some stages were not recorded: the directory is in no git work tree any more";
     let lost = project.run(&["diff", "latest", "b"]);
     assert!(lost.starts_with("exit 0") && lost.contains(remark), "{lost}");
-    // What was recorded before needs no object of the user's repository.
+    // What is new in the files is an object of the run.
     let first = project.run(&["diff", "latest", "a"]);
     assert!(first.contains("+++ b/in-a") && first.contains(remark), "{first}");
 }
