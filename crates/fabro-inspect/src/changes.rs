@@ -74,7 +74,8 @@ pub fn patch_source(worktree: Option<&RunWorktree>, run_dir: &Path) -> PatchSour
 
 /// The trees before the first and after the last of these stages, in the order in which they ended.
 pub(crate) fn whole_of(stages: &[StageChange]) -> Option<(&str, &str)> {
-    let (first, last) = (stages.first()?, stages.last()?);
+    let first = stages.first()?;
+    let last = stages.last()?;
     (first.from != last.to).then(|| (&*first.from, &*last.to))
 }
 

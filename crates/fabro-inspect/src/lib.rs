@@ -76,7 +76,7 @@ pub use ps::{PsRow, ps};
 pub use read_back::{read_back, read_back_small};
 pub use reports::{
     PatchError, RunPatch, describe, inspect_run, inspect_stage, list_artifacts, list_runs,
-    not_recorded, patch_of, run_patch, sub_workflows,
+    patch_of, run_patch, sub_workflows, without_changes,
 };
 pub use stage::{FailedAttempt, StageReport, stage, stage_of_row};
 pub use stages::Stages;

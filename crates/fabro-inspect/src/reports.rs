@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint::effective;
 use fabro_engine::{last_state_event, read_all};
-use fabro_events::{CreatedRun, EventBody};
+use fabro_events::{CreatedRun, EventBody, RunWorktree};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
-use fabro_sandbox::git::{CHANGES, GitError, PatchSource, PatchStyle, patch};
+use fabro_sandbox::git::{CHANGES, GitError, PatchStyle, incomplete_file_trees, patch};
 use fabro_store::{Message, RunStore, Store, StoreError};
 use fabro_types::{RunId, RunStatus};
 
 use crate::at::find;
-use crate::changes::StageChange;
+use crate::changes::{StageChange, patch_source};
 use crate::{
     ArtifactFold, ArtifactRow, Inspect, PsRow, ReportError, StageReport, StageRow, changes,
     check_stage, inspect, ps, stage,
@@ -155,6 +155,8 @@ pub struct RunPatch {
     pub shared: bool,
     /// Files that changed and are not in the patch, with the reason.
     pub left_out: Vec<String>,
+    /// Why changes of some stages were not recorded.
+    pub incomplete: Option<String>,
 }
 
 /// What a run, or one of its stages, changed; `None` when no file was changed. `runs_dir` is where the store keeps the
@@ -185,26 +187,28 @@ pub async fn run_patch(
             EventBody::RunCreated(created) => Some(&**created),
             _ => None,
         });
-        return not_recorded(run, created, &run_dir).map_or(Ok(None), Err);
+        return without_changes(run, &run_dir, created);
     };
-    let source = all.source(&run_dir);
-    patch_of(run, &source, &all.stages, all.whole(), stage.as_deref(), style).await
+    let whole = all.whole();
+    patch_of(run, &run_dir, all.worktree, &all.stages, whole, stage.as_deref(), style).await
 }
 
-/// The patch of a run with these changes, or of one of its stages by its full name; `None` when no file was changed.
+/// The patch of a run with this directory and these changes, or of one of its stages by its full name; `None` when no
+/// file was changed.
 ///
 /// # Errors
 ///
 /// Git cannot read the commits or trees.
 pub async fn patch_of(
     run: RunId,
-    source: &PatchSource,
+    run_dir: &Path,
+    worktree: Option<&RunWorktree>,
     changes: &[StageChange],
     whole: Option<(&str, &str)>,
     stage: Option<&str>,
     style: PatchStyle,
 ) -> Result<Option<RunPatch>, PatchError> {
-    let mut made = RunPatch::default();
+    let mut made = RunPatch { incomplete: incomplete_file_trees(run_dir), ..RunPatch::default() };
     let between = match stage {
         None => {
             let left_out: BTreeSet<&String> =
@@ -213,18 +217,20 @@ pub async fn patch_of(
             whole
         }
         Some(stage) => {
-            let Some(change) = changes.iter().rfind(|change| change.stage == stage) else {
-                return Ok(None);
-            };
-            made.shared = change.shared;
-            made.left_out.clone_from(&change.left_out);
-            Some((&*change.from, &*change.to))
+            let change = changes.iter().rfind(|change| change.stage == stage);
+            if let Some(change) = change {
+                made.shared = change.shared;
+                made.left_out.clone_from(&change.left_out);
+            }
+            change.map(|change| (&*change.from, &*change.to))
         }
     };
     let Some((from, to)) = between.filter(|(from, to)| from != to) else {
-        return Ok((!made.left_out.is_empty()).then_some(made));
+        let has_remarks = !made.left_out.is_empty() || made.incomplete.is_some();
+        return Ok(has_remarks.then_some(made));
     };
-    match patch(source, from, to, style).await {
+    let source = patch_source(worktree, run_dir);
+    match patch(&source, from, to, style).await {
         Ok(patch) => Ok(Some(RunPatch { patch, ..made })),
         Err(error) => {
             let repository = source.dir().to_string_lossy().into_owned();
@@ -233,21 +239,28 @@ pub async fn patch_of(
     }
 }
 
-/// Why nothing is recorded of what a run without a worktree changed, which has this directory; `None` when it changed
-/// nothing.
-pub fn not_recorded(
+/// What there is of a run with this directory and no change: nothing, where it changed no file, or the remark that not
+/// all was recorded.
+///
+/// # Errors
+///
+/// It was not recorded.
+pub fn without_changes(
     run: RunId,
-    created: Option<&CreatedRun>,
     run_dir: &Path,
-) -> Option<PatchError> {
+    created: Option<&CreatedRun>,
+) -> Result<Option<RunPatch>, PatchError> {
+    if let incomplete @ Some(_) = incomplete_file_trees(run_dir) {
+        return Ok(Some(RunPatch { incomplete, ..RunPatch::default() }));
+    }
     let reason = if created.is_some_and(|created| created.dry_run) {
         "it was a dry run"
     } else if run_dir.join(CHANGES).join("HEAD").exists() {
-        return None;
+        return Ok(None);
     } else {
         "it ran outside of a git work tree, with `diff = false` in [run.git], or no stage ran that changes files"
     };
-    Some(PatchError::NotRecorded { run, reason })
+    Err(PatchError::NotRecorded { run, reason })
 }
 
 /// The artifacts of a run and of its sub-workflows, oldest first; of one stage, if it is named.

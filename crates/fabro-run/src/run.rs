@@ -14,7 +14,7 @@ use fabro_engine::{
 };
 use fabro_events::{Candidate, Event, EventBody, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
-use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
+use fabro_handlers::{StatusFiles, WORKFLOW_DIR, WorkTree, read_all};
 use fabro_sandbox::{Exec, Sandbox};
 use fabro_store::{Batch, InboxId, Message, RunAt, RunStore, StoreError};
 use fabro_types::{Diagnostic, Failure, MAX_SUB_WORKFLOW_DEPTH, RunId, RunStatus};
@@ -42,7 +42,7 @@ use crate::run_services::RunServices;
 use crate::sandbox::{self, run_sandbox};
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
-use crate::stage_commits::CommitsStages;
+use crate::stage_commits::{CommitsStages, Warn};
 use crate::stage_trees::{RecordsTrees, TreeSettings};
 use crate::worktree::new_worktree;
 use crate::{
@@ -592,17 +592,7 @@ impl Run {
             handler = Arc::new(CommitsStages { handler, worktrees, tree: registry.work_tree() });
             registry.run_sub_workflows_by(&handler);
         } else if !self.dry_run && self.settings.git.diff != Some(false) {
-            handler = Arc::new(RecordsTrees::new(TreeSettings {
-                handler,
-                run: id,
-                run_dir: &run_dir,
-                exclude: self.settings.git.exclude.as_deref().unwrap_or_default(),
-                marker: (RUN_ID_VARIABLE, &id.to_string()),
-                tree: registry.work_tree(),
-                permissions: self.settings.agent.permissions,
-                redactor: builder.redactor(),
-                warn: Arc::clone(&services.warn),
-            }));
+            handler = self.recording(handler, registry.work_tree(), builder, warn);
             registry.run_sub_workflows_by(&handler);
         }
         // The log is not needed any more, and may be large.
@@ -630,6 +620,28 @@ impl Run {
             deliveries.finish(matches!(end, Ok(RunEnd::Over(..)))).await;
         }
         Ok(end?)
+    }
+
+    /// Records what stages change in the user's work tree.
+    fn recording(
+        &self,
+        handler: Arc<dyn Handler>,
+        tree: Arc<WorkTree>,
+        builder: ServiceBuilder<'_>,
+        warn: &Warn,
+    ) -> Arc<dyn Handler> {
+        let run = self.id();
+        Arc::new(RecordsTrees::new(TreeSettings {
+            handler,
+            run,
+            run_dir: &self.run_dir,
+            exclude: self.settings.git.exclude.as_deref().unwrap_or_default(),
+            marker: (RUN_ID_VARIABLE, &run.to_string()),
+            tree,
+            permissions: self.settings.agent.permissions,
+            redactor: builder.redactor(),
+            warn: Arc::clone(warn),
+        }))
     }
 
     /// What confines its scripts and agents. A dry run has none.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fabro_engine::{Backend, Handler, Stage, StageEnd};
 use fabro_graph::NodeKind;
 use fabro_redact::Redactor;
-use fabro_sandbox::git::{FileTree, FileTrees, GitError, Snapshot, UnknownFiles, WorkTree};
+use fabro_sandbox::git::{FileTree, FileTrees, Snapshot, UnknownFiles, WorkTree};
 use fabro_types::{Outcome, Permissions, RunId, StageTrees, Status};
 use tokio::sync::Semaphore;
 
@@ -55,7 +55,7 @@ struct Begun<'a> {
     /// Others were running.
     is_beside: bool,
     /// How many had begun with it.
-    begun: u64,
+    order: u64,
     /// 1; 0 for a sub-workflow, whose stages count.
     running: usize,
 }
@@ -109,14 +109,14 @@ impl RecordsTrees {
 
     async fn begin(&self, stage: &Stage) -> Begun<'_> {
         let running = usize::from(!has_stages(stage));
-        let (is_needed, is_beside, begun) = {
-            let mut state = self.lock();
-            let is_beside = state.running > 0;
-            state.running += running;
-            state.begun += running as u64;
+        let (is_needed, is_beside, order) = {
+            let mut known = self.lock();
+            let is_beside = known.running > 0;
+            known.running += running;
+            known.begun += running as u64;
             // A command looks at the files before it anyway.
-            let is_looked_at = follows_files(stage) || std::mem::take(&mut state.is_outdated);
-            (state.last.is_none() || (is_looked_at && !is_beside), is_beside, state.begun)
+            let is_looked_at = follows_files(stage) || std::mem::take(&mut known.is_outdated);
+            (known.last.is_none() || (is_looked_at && !is_beside), is_beside, known.begun)
         };
         // Ranks are given again after a rewind.
         let name = format!("{} {} {}", stage.run_id, stage.at.rank, stage.rewound_seq);
@@ -126,29 +126,29 @@ impl RecordsTrees {
             before: None,
             is_continued: false,
             is_beside,
-            begun,
+            order,
             running,
         };
         if is_needed {
             self.record_in(Path::new(&stage.run.work_dir)).await;
         }
-        let mut state = self.lock();
+        let mut known = self.lock();
         if stage.run_id != self.run
-            && state.last.is_some()
+            && known.last.is_some()
             && let Err(error) = self.trees.lend_to(&stage.run_dir)
         {
-            self.failed(&error);
+            self.failed(&error.to_string());
         }
-        let before = state.before.get(&begun.stage).cloned();
+        let before = known.before.get(&begun.stage).cloned();
         begun.is_continued = before.is_some();
-        begun.before = before.or_else(|| state.last.clone());
+        begun.before = before.or_else(|| known.last.clone());
         if let Some(before) = begun.before.as_ref().filter(|_| !begun.is_continued) {
-            state.before.insert(begun.stage.clone(), Arc::clone(before));
+            known.before.insert(begun.stage.clone(), Arc::clone(before));
             if let Err(error) = self.trees.remember(&begun.stage, before) {
-                self.failed(&error);
+                self.failed(&error.to_string());
             }
         }
-        drop(state);
+        drop(known);
         begun
     }
 
@@ -158,8 +158,15 @@ impl RecordsTrees {
         if outcome.status != Status::Failed {
             self.lock().before.remove(&begun.stage);
         }
+        let is_shared = {
+            let known = self.lock();
+            let is_followed_by_others = known.begun > begun.order && begun.running > 0;
+            begun.is_beside || is_followed_by_others || known.running > begun.running
+        };
         let changed_nothing = outcome.files_touched.is_empty() && outcome.status != Status::Failed;
-        if stage.is_followed && changed_nothing && !begun.is_continued {
+        // What a stage alone was found to leave is known, or the repository is gone.
+        let is_known = stage.names_files || (stage.is_followed && is_shared);
+        if is_known && changed_nothing && !begun.is_continued {
             return None;
         }
         let FileTree { id: after, mut left_out } = self.record_in(&stage.dir).await?;
@@ -167,10 +174,7 @@ impl RecordsTrees {
             return None;
         }
         self.redactor.redact_all(&mut left_out);
-        let state = self.lock();
-        let is_followed_by_others = state.begun > begun.begun && begun.running > 0;
-        let shared = begun.is_beside || is_followed_by_others || state.running > begun.running;
-        Some(StageTrees { before: before.to_string(), after, shared, left_out })
+        Some(StageTrees { before: before.to_string(), after, shared: is_shared, left_out })
     }
 
     /// Records the files as they are; `None` where that is not possible, which is reported.
@@ -179,13 +183,16 @@ impl RecordsTrees {
             return None;
         }
         let snapshot: Arc<Snapshot> = match self.tree.now(dir).await {
-            Ok(snapshot) => snapshot?,
-            Err(UnknownFiles(message)) => {
-                // It may have taken long to fail.
-                self.has_failed.store(true, Ordering::Relaxed);
-                if let Some(message) = message {
-                    (self.warn)(&message);
+            Ok(Some(snapshot)) => snapshot,
+            Ok(None) => {
+                if self.lock().last.is_some() {
+                    self.failed("the directory is in no git work tree any more");
                 }
+                return None;
+            }
+            // It may have taken long to fail. The reason may have been reported already.
+            Err(UnknownFiles(message)) => {
+                self.failed(message.as_deref().unwrap_or("git cannot read the work tree"));
                 return None;
             }
         };
@@ -195,16 +202,20 @@ impl RecordsTrees {
                 Some(tree)
             }
             Err(error) => {
-                self.failed(&error);
+                self.failed(&error.to_string());
                 None
             }
         }
     }
 
-    fn failed(&self, error: &GitError) {
-        if !self.has_failed.swap(true, Ordering::Relaxed) {
-            let error = self.redactor.redact(&error.to_string()).into_owned();
-            (self.warn)(&format!("what stages change is not recorded any more: {error}"));
+    fn failed(&self, reason: &str) {
+        if self.has_failed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let reason = self.redactor.redact(reason);
+        (self.warn)(&format!("what stages change is not recorded any more: {reason}"));
+        if let Err(error) = self.trees.note_incomplete(&reason) {
+            (self.warn)(&format!("`fabro diff` will not say so: {error}"));
         }
     }
 
@@ -224,8 +235,10 @@ impl RecordsTrees {
 /// Of a stage, what is needed after it.
 struct Place {
     dir: PathBuf,
-    /// All the files that it changes are in its outcome.
+    /// The files are looked at before and after it: those that it changes are in its outcome.
     is_followed: bool,
+    /// It is an agent without a shell: so are all that it changes.
+    names_files: bool,
 }
 
 /// Whether it is a sub-workflow.
@@ -270,7 +283,8 @@ impl Handler for RecordsTrees {
         let stop = stage.stop.clone();
         let place = Place {
             dir: PathBuf::from(&stage.run.work_dir),
-            is_followed: follows_files(&stage) || self.names_all_files(&stage),
+            is_followed: follows_files(&stage),
+            names_files: self.names_all_files(&stage),
         };
         let mut end = self.handler.execute(stage).await;
         // The result of a stage that runs again is not recorded.

@@ -183,12 +183,12 @@ async fn answers_after_a_crash(source: &str) -> String {
 async fn a_prepared_answer_counts_once_when_its_driver_dies() {
     let gate = "start -> ask; ask [shape=hexagon]; ask -> again [label=\"[A] Again\"]; again -> ask
         again [shape=parallelogram, script=true]; ask -> exit [label=\"[D] Done\"]";
-    assert_eq!(answers_after_a_crash(&format!("digraph {{ {gate} }}")).await, "AD");
+    assert_eq!(Box::pin(answers_after_a_crash(&format!("digraph {{ {gate} }}"))).await, "AD");
     let child = format!("digraph {{ {gate} }}").replace('"', "\\\"");
     let parent = format!(
         "digraph {{ start -> sub -> exit; sub [shape=house, stack.child_dot_source=\"{child}\"] }}"
     );
-    assert_eq!(answers_after_a_crash(&parent).await, "AD");
+    assert_eq!(Box::pin(answers_after_a_crash(&parent)).await, "AD");
 }
 
 #[tokio::test(start_paused = true)]
@@ -456,6 +456,6 @@ async fn a_sub_workflow_pauses_its_parent_and_continues_with_it() {
         let family = fabro_store::Runs::family(&*store, id).await.unwrap();
         format!("{}, then {second:?} with {} runs", unavailable[0], family.len())
     };
-    insta::assert_snapshot!(run(", max_retries=2").await, @"`m` failed: sub-workflow: `r`: the model's provider refused the key: check it, then Succeeded with 2 runs");
-    assert!(run(", on_unavailable=fail").await.starts_with("PartiallySucceeded"));
+    insta::assert_snapshot!(Box::pin(run(", max_retries=2")).await, @"`m` failed: sub-workflow: `r`: the model's provider refused the key: check it, then Succeeded with 2 runs");
+    assert!(Box::pin(run(", on_unavailable=fail")).await.starts_with("PartiallySucceeded"));
 }

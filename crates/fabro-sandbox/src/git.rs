@@ -70,7 +70,7 @@ use std::time::Duration;
 
 pub use brief::brief;
 pub use changed::changed;
-pub use file_trees::{CHANGES, FileTree, FileTrees, share_file_trees};
+pub use file_trees::{CHANGES, FileTree, FileTrees, incomplete_file_trees, share_file_trees};
 pub use linked::LinkedWorktrees;
 pub use merge::Merged;
 pub use metadata::Metadata;

@@ -58,6 +58,9 @@ fn remarks(made: &RunPatch) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if let Some(reason) = &made.incomplete {
+        remarks.push(format!("the changes of some stages were not recorded: {}", clean(reason)));
+    }
     if !made.left_out.is_empty() {
         remarks.push(format!("not in the patch: {}", clean(&made.left_out.join("; "))));
     }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use insta::assert_snapshot;
 
 use super::project::Project;
+use super::serve_pages::check;
+use super::served::Served;
 use super::worktrees::{git, latest, own, redacted, repository};
 
 const WORKFLOW: &str = r#"digraph W {
@@ -87,6 +89,18 @@ fn changes_are_recorded_without_a_worktree() {
         ");
         assert_eq!(project.read_or_default("dumped/stages/003-same@1/diff.patch"), "");
     });
+    assert_eq!(project.exit(&["report", "latest", "-o", "report.html"]), 0);
+    assert!(project.read("report.html").contains("one.txt"));
+    let (run, _) = latest(&project);
+    let server = Served::start(&project, &[]);
+    check(
+        &server,
+        &format!("/runs/{run}/changes"),
+        &["a.txt", "b.txt", "/stages/two"],
+        &["one.txt"],
+    );
+    check(&server, &format!("/runs/{run}/stages/one"), &["one.txt"], &["a.txt"]);
+    drop(server);
     assert_eq!(own_git(&project), before);
     git(&project, &["fsck", "--strict"]);
     // The trees of a fork are its own.
@@ -111,7 +125,7 @@ fn what_failed_attempts_and_killed_stages_changed_belongs_to_them() {
     );
     project.write("wait", b"");
     let mut driver = project.command(&["run", "w.fabro"]).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while !project.path().join("now").exists() {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(20));
@@ -224,4 +238,21 @@ fn files_that_are_left_out_are_named() {
     ── stderr
     warning: not in the patch: over: it has 10485761 bytes, more than 10485760
     ");
+}
+
+#[test]
+fn a_stage_that_removes_the_repository_leaves_a_remark() {
+    let project = repository(
+        r#"digraph { start -> a -> b -> exit
+        a [shape=parallelogram, script="echo new > in-a"]; b [shape=parallelogram, script="rm -rf .git; echo b > in-b"] }"#,
+    );
+    let shown = project.run(&["run", "w.fabro"]);
+    let warning = "what stages change is not recorded any more: the directory is in no git work tree any more";
+    assert!(shown.starts_with("exit 0") && shown.contains(warning), "{shown}");
+    let remark = "the changes of some stages were not recorded: the directory is in no git work tree any more";
+    let lost = project.run(&["diff", "latest", "b"]);
+    assert!(lost.starts_with("exit 0") && lost.contains(remark), "{lost}");
+    // What is new in the files is an object of the run.
+    let first = project.run(&["diff", "latest", "a"]);
+    assert!(first.contains("+++ b/in-a") && first.contains(remark), "{first}");
 }

@@ -192,7 +192,7 @@ fn what_is_not_there_is_a_page_too() {
 
 /// Checks that a page has these texts and not those.
 #[track_caller]
-fn check(server: &Served, path: &str, has: &[&str], has_not: &[&str]) {
+pub(super) fn check(server: &Served, path: &str, has: &[&str], has_not: &[&str]) {
     let (status, text) = page(server, server.tokens.last().map(String::as_str), path);
     assert_eq!(status, 200, "{path}: {text}");
     for part in has {

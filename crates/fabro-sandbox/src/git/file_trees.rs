@@ -28,6 +28,9 @@ const NAMED: usize = 10;
 /// The trees before stages, for a driver that continues: a line each.
 const BEFORE: &str = "before";
 
+/// Why not all trees were recorded.
+const INCOMPLETE: &str = "incomplete";
+
 /// Records the files of a directory of a work tree as git trees.
 ///
 /// Files of more than 10 MiB, and what exceeds 50 MiB or 10,000 files between two trees, stay as they were in the
@@ -85,12 +88,11 @@ impl FileTrees {
         {
             return Ok(FileTree { id: known.tree.clone(), left_out: Vec::new() });
         }
-        let paths = match last.as_ref().filter(is_same_place) {
-            Some(known) => changed::paths(&known.snapshot, snapshot).await?,
-            None => {
-                with_timeout(self.start(snapshot)).await?;
-                snapshot.dirty.keys().cloned().collect()
-            }
+        let paths = if let Some(known) = last.as_ref().filter(is_same_place) {
+            changed::paths(&known.snapshot, snapshot).await?
+        } else {
+            with_timeout(self.start(snapshot)).await?;
+            snapshot.dirty.keys().cloned().collect()
         };
         // What is in the index while this fails is not known.
         let before = last.take();
@@ -128,6 +130,17 @@ impl FileTrees {
         let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
         let entries = whole.filter_map(|line| line.split_once(' '));
         Ok(entries.map(|(tree, stage)| (stage.to_owned(), tree.to_owned())).collect())
+    }
+
+    /// Notes why the trees of later stages are not recorded, for [`incomplete_file_trees`].
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn note_incomplete(&self, reason: &str) -> Result<(), GitError> {
+        fs::create_dir_all(&self.dir)?;
+        fs::write(self.dir.join(INCOMPLETE), reason)?;
+        Ok(())
     }
 
     /// Lets the trees be read in the repository of another run beside this one, of a sub-workflow.
@@ -251,7 +264,8 @@ impl FileTrees {
         input: Option<&[u8]>,
         own: bool,
     ) -> Result<Vec<u8>, GitError> {
-        let (index, objects) = (self.index(), self.dir.join("objects"));
+        let index = self.index();
+        let objects = self.dir.join("objects");
         let mut variables = vec![(self.marker.0.as_str(), OsStr::new(&self.marker.1))];
         if own {
             variables.push(("GIT_INDEX_FILE", index.as_os_str()));
@@ -271,13 +285,19 @@ impl FileTrees {
     }
 }
 
+/// Why not all trees of a run with this directory were recorded; `None` where they were, or none was.
+pub fn incomplete_file_trees(run_dir: &Path) -> Option<String> {
+    fs::read_to_string(run_dir.join(CHANGES).join(INCOMPLETE)).ok()
+}
+
 /// Gives a run the trees of another, which it is a fork of.
 ///
 /// # Errors
 ///
 /// The directory cannot be written.
 pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
-    let (from, to) = (from.join(CHANGES), to.join(CHANGES));
+    let from = from.join(CHANGES);
+    let to = to.join(CHANGES);
     if !from.join("HEAD").exists() {
         return Ok(());
     }

@@ -7,8 +7,8 @@ use fabro_events::stage_name::StageName;
 use fabro_events::{Event, EventBody};
 use fabro_inspect::{
     Explain, NoEdge, PatchError, ReportError, RunPatch, StageKey, StageReport, StageRow, explain,
-    explain_row, find_left_stage, find_stage, not_recorded, patch_of, patch_source, stage_of_row,
-    sub_workflows,
+    explain_row, find_left_stage, find_stage, patch_of, stage_of_row, sub_workflows,
+    without_changes,
 };
 use fabro_sandbox::git::PatchStyle;
 use fabro_store::{RunLog as _, StoreError};
@@ -35,11 +35,10 @@ impl View {
         let run_dir = runs_dir.join(run.to_string());
         let worktree = self.created.worktree.as_ref();
         if worktree.is_none() && self.changes.is_empty() {
-            return not_recorded(run, Some(&self.created), &run_dir).map_or(Ok(None), Err);
+            return without_changes(run, &run_dir, Some(&self.created));
         }
-        let source = patch_source(worktree, &run_dir);
         let whole = self.whole_change.as_ref().map(|(from, to)| (&**from, &**to));
-        patch_of(run, &source, &self.changes, whole, stage.as_deref(), style).await
+        patch_of(run, &run_dir, worktree, &self.changes, whole, stage.as_deref(), style).await
     }
 }
 

@@ -11,7 +11,7 @@ use axum::response::Response;
 use fabro_events::Event;
 use fabro_inspect::{ArtifactFold, ArtifactRow, PatchError};
 use fabro_page::{Links, artifacts, cost, patch as patch_html};
-use fabro_sandbox::git::{CHANGES, PatchStyle};
+use fabro_sandbox::git::{CHANGES, PatchStyle, incomplete_file_trees};
 use fabro_store::Runs as _;
 use fabro_types::RunId;
 
@@ -87,10 +87,14 @@ pub(super) async fn changes(
                     "What the run changed was not recorded: it has no git worktree, and did not run in a git work tree.",
                 ));
             }
-            let patch = match changed(&app, view, None).await {
+            let mut patch = match changed(&app, view, None).await {
                 Ok(bytes) => bytes.map(|bytes| patch_html(&bytes)).unwrap_or_default(),
                 Err(text) => render(&Note { text: &text })?,
             };
+            if let Some(reason) = incomplete_file_trees(&run_dir) {
+                let text = format!("The changes of some stages were not recorded: {reason}");
+                patch.insert_str(0, &render(&Note { text: &text })?);
+            }
             let links = Links::Server(format!("/runs/{}", view.run.id));
             let stage = |name: &String| (links.stage(name), name.clone());
             let stages =

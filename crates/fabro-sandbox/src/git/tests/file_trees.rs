@@ -197,7 +197,7 @@ async fn what_is_too_large_is_left_out_and_named() {
     );
     let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
     assert_eq!(stat.lines().next().unwrap(), " limit | Bin 0 -> 10485760 bytes");
-    // Five files of 10 MiB fit exactly; a sixth does not, whatever its size.
+    // Five files of 10 MiB fit exactly; a sixth does not of any size.
     sh(dir, "for n in 1 2 3 4 5; do truncate -s 10485760 more$n; done; echo x >more6; : >more7");
     let third = scene.record(dir).await;
     assert_eq!(third.left_out, ["more6: too much has changed at once"]);
