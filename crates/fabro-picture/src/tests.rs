@@ -175,23 +175,20 @@ fn order(source: &str, prefix: &str) -> Vec<usize> {
 fn branches_are_in_the_order_of_the_file() {
     for count in [2, 3, 12, 50] {
         let all: Vec<usize> = (0..count).collect();
-        let branches: String = all.iter().map(|at| format!("fan -> w{at} -> join; ")).collect();
+        let each =
+            |text: fn(usize) -> String| all.iter().map(|at| text(*at)).collect::<Vec<_>>().concat();
+        let branches = each(|at| format!("fan -> w{at} -> join; "));
         let graph = "digraph { start -> fan; fan [shape=component]; join [shape=tripleoctagon]";
         assert_eq!(order(&format!("{graph}; {branches} join -> exit }}"), "w"), all);
         // Branches of several stages, with a failed one that comes back.
-        let longer: String = all
-            .iter()
-            .map(|at| {
-                format!(
-                    "fan -> w{at} -> x{at} -> join; x{at} -> w{at} [condition=\"outcome=fail\"]; "
-                )
-            })
-            .collect();
+        let longer = each(|at| {
+            format!("fan -> w{at} -> x{at} -> join; x{at} -> w{at} [condition=\"outcome=fail\"]; ")
+        });
         let source = format!("{graph}; {longer} join -> exit }}");
         assert_eq!(order(&source, "w"), all);
         assert_eq!(order(&source, "x"), all);
         // One fan-out after another.
-        let second: String = all.iter().map(|at| format!("fan2 -> y{at} -> join2; ")).collect();
+        let second = each(|at| format!("fan2 -> y{at} -> join2; "));
         let source = format!(
             "{graph}; {branches} join -> fan2; fan2 [shape=component]; join2 [shape=tripleoctagon]; {second} join2 -> exit }}"
         );

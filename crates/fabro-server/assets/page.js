@@ -101,6 +101,7 @@ async function refresh() {
  */
 function show(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
+  document.title = fresh.title || document.title;
   const parts = new Map(liveParts(fresh).map((it) => [nameOf(it), it]));
   let isLeftOut = false;
   for (const old of liveParts(document)) {
@@ -488,20 +489,45 @@ function tick() {
 }
 
 /** @param {number} step */
-function toRow(step) {
+async function toRow(step) {
   const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("a.stage, .runs tbody a, .events summary, .gate button:enabled")]);
   const now = rows.findIndex((row) => row === document.activeElement);
-  const next = rows[now < 0 ? 0 : now + step];
+  let next = rows[now < 0 ? 0 : now + step];
+  const block = blockOf(rows[now], next, step);
+  if (rowView && block !== undefined) {
+    const shown = await rowView.show(block);
+    next = /** @type {HTMLElement} */ (step > 0 ? shown.firstElementChild : shown.lastElementChild);
+  }
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
 }
+
+/**
+ * The block of the long list that has the next row and may not be in the page; undefined where the row is.
+ * @param {HTMLElement | undefined} from
+ * @param {HTMLElement | undefined} next
+ * @param {number} step
+ */
+function blockOf(from, next, step) {
+  if (!rowList || Number(rowList.dataset.total) === 0) return undefined;
+  const own = from && rowList.contains(from) ? from.parentElement : null;
+  if (!own) return step > 0 && (!next || rowList.contains(next)) ? 0 : undefined;
+  if (step > 0 ? from?.nextElementSibling : from?.previousElementSibling) return undefined;
+  const block = Number(own.dataset.number) + step;
+  return block >= 0 && block < rowList.childElementCount ? block : undefined;
+}
+
+/** Steps from row to row follow each other, also where rows have to be loaded. */
+let steps = Promise.resolve();
 
 document.addEventListener("keydown", (event) => {
   const target = event.target instanceof Element ? event.target : null;
   if (event.key === "Escape" && target?.matches("input[type=search]")) /** @type {HTMLElement} */ (target).blur();
   if (target?.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "j" || event.key === "k") {
-    toRow(event.key === "j" ? 1 : -1);
+    const step = event.key === "j" ? 1 : -1;
+    // Rows that the server does not give are not gone to.
+    steps = steps.then(() => toRow(step)).catch(() => {});
     return;
   }
   if (event.key === "?") {

@@ -413,12 +413,8 @@ fn a_run_is_started_again_with_its_goal_inputs_and_options() {
     check(&server, &format!("/runs/{run}"), &[&format!("href=\"{again}\"")], &[]);
     let (_, text) = page(&server, Some(&server.tokens[0]), &format!("/runs/{run}"));
     assert!(!text.contains("/again\""), "{text}");
-    let form = [
-        "name=\"workflow\" value=\"hello\"",
-        "value=\"&#34;&#60;b&#62;&#34;\"",
-        "value=\"2.5\"",
-        &run,
-    ];
+    let form =
+        ["name=\"workflow\" value=\"hello\"", "value=\"&#60;b&#62;\"", "value=\"2.5\"", &run];
     // The goal is that of the workflow with these inputs: it stays a placeholder.
     check(&server, &again, &form, &["<b>\"", ">Greet"]);
     let (status, _) = page(&server, Some(&server.tokens[0]), &again);
@@ -462,4 +458,27 @@ fn check_links(server: &Served, run: &str) {
     let lines = format!("href=\"/api/v1/runs/{run}/logs?stage=make\" download=\"{run}.jsonl\"");
     let (_, text) = page(server, Some(&server.tokens[0]), &format!("/runs/{run}/logs?stage=make"));
     assert!(text.contains(&lines), "{text}");
+}
+
+#[test]
+fn a_run_that_has_succeeded_shows_its_last_answer() {
+    let source = "digraph { start -> plan -> test -> exit; plan [prompt=\"Plan\"]; test [shape=parallelogram, script=\"echo tested\"] }";
+    let project = Project::with(&[
+        (".fabro/workflows/plan.fabro", source),
+        (".fabro/config.toml", "_version = 1\n[run.model]\nscript = \"../model.json\"\n"),
+        ("model.json", "{\"plan\": [{\"text\": \"First <b>this</b>.\"}]}"),
+    ]);
+    assert_eq!(project.exit(&["run", "plan"]), 0);
+    let server = Served::start(&project, &[]);
+    let run = run_of(&project, "plan");
+    let answer =
+        ["<h2>Answer</h2>", "stages/plan@1\"", "First &#60;b&#62;this", "<title>✓ plan · Fabro"];
+    check(&server, &format!("/runs/{run}"), &answer, &["tested"]);
+    project.write("model.json", b"{\"plan\": [{\"text\": \"It failed.\"}]}");
+    project.write(
+        ".fabro/workflows/plan.fabro",
+        source.replace("script=\"echo tested\"", "script=\"exit 1\", on_failure=stop").as_bytes(),
+    );
+    assert_eq!(project.exit(&["run", "plan"]), 1);
+    check(&server, "/runs/latest", &["<title>✗ plan · Fabro"], &["<h2>Answer</h2>"]);
 }

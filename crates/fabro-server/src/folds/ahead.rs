@@ -36,7 +36,9 @@ impl ReadAhead {
         if let Some(last) = page.last()
             && page.len() == PAGE
         {
-            let (store, run, after) = (Arc::clone(&self.store), self.run, last.seq);
+            let store = Arc::clone(&self.store);
+            let run = self.run;
+            let after = last.seq;
             let reading = tokio::spawn(async move { store.read(run, after, PAGE).await });
             self.next = Some((after, reading));
         }

@@ -242,8 +242,9 @@ async fn html(app: &App, role: Role) -> Result<String, Problem> {
             ..Shown::new(gate, role)
         });
     }
+    let title = if open.is_empty() { "Inbox".into() } else { format!("({}) Inbox", open.len()) };
     render(&Page {
-        frame: Frame { pace: 1_000, ..Frame::new("Inbox", role, Section::Inbox).of_store() },
+        frame: Frame { pace: 1_000, ..Frame::new(&title, role, Section::Inbox).of_store() },
         count: open.len(),
         answered: answered.len(),
         left_out: (open.len() + answered.len()).saturating_sub(MAX_GATES),
@@ -275,7 +276,7 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
         Ok(bytes) => bytes.map(|bytes| patch(&bytes)).unwrap_or_default(),
         Err(_) => String::new(),
     };
-    let response = response(&report);
+    let response = response(&report, TEXT);
     if response.is_empty() && patch.is_empty() && files.is_empty() {
         return Ok((results, None));
     }
@@ -349,7 +350,8 @@ fn rows_before<'v>(view: &'v View, own: &StageRow) -> Vec<&'v StageRow> {
     results
 }
 
-fn response(report: &StageReport) -> String {
+/// What a stage answered or printed, up to so many characters.
+pub(super) fn response(report: &StageReport, max: usize) -> String {
     let value = report.response.as_ref().filter(|it| it.as_str() != Some(""));
-    value.map(|value| Texts::cut_at(TEXT).html(value)).unwrap_or_default()
+    value.map(|value| Texts::cut_at(max).html(value)).unwrap_or_default()
 }

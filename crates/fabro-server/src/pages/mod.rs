@@ -205,6 +205,11 @@ fn stream(view: &View, has_children: bool) -> Stream {
     Some((format!("/api/v1/runs/{}/events", view.run.id), view.seq.to_string()))
 }
 
+/// The title of a page of a run: a tab of the browser shows how the run stands.
+fn titled(view: &View, name: &str) -> String {
+    format!("{} {name}", sign(view.run.status))
+}
+
 /// A query of these parameters; empty values are left out.
 fn query(pairs: &[(&str, &str)]) -> String {
     let given = pairs.iter().filter(|(_, value)| !value.is_empty());

@@ -7,13 +7,14 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use fabro_inspect::{StageRow, stage_of_row};
 use fabro_page::{Links, graph, marks, overview, timeline};
 use fabro_run::now_ms;
 use fabro_store::Runs as _;
-use fabro_types::{RunStatus, took};
+use fabro_types::{NodeKind, RunStatus, took};
 
 use super::stages::{Filter, Query, Stages};
-use super::{Frame, RunHead, Section, Tab, for_caller, gates, render, stream};
+use super::{Frame, RunHead, Section, Tab, for_caller, gates, render, stream, titled};
 use crate::api::Params;
 use crate::app::App;
 use crate::auth::{Caller, Role};
@@ -29,6 +30,16 @@ struct Now {
     took: String,
 }
 
+/// What a run was for, mostly: the last answer of a model on the main line.
+struct Answer {
+    stage: String,
+    link: String,
+    html: String,
+}
+
+/// The longest answer on the page of a run, in characters.
+const ANSWER: usize = 20_000;
+
 #[derive(Template)]
 #[template(path = "run.html")]
 struct Page<'a> {
@@ -38,6 +49,7 @@ struct Page<'a> {
     overview: &'a str,
     gates: String,
     now: Vec<Now>,
+    answer: Option<Answer>,
     can_steer: bool,
     can_resume: bool,
     can_cancel: bool,
@@ -75,7 +87,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
     let shared = view.fragments.get_or_init(|| fragments(&view, &links));
     let parent = view.created.parent.as_ref();
     let is_admin = role >= Role::Admin;
-    let frame = Frame::new(&run.workflow, role, Section::Runs);
+    let frame = Frame::new(&titled(&view, &run.workflow), role, Section::Runs);
     render(&Page {
         frame: Frame { stream: stream(&view, has_children), ..frame },
         head: RunHead::new(&view, Tab::Overview),
@@ -83,6 +95,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         overview: &shared.overview,
         gates: gates::of_run(app, role, &view).await?,
         now: now(&view, &links),
+        answer: answer(app, &view, &links).await?,
         can_steer: run.status == RunStatus::Running && role >= Role::Answer,
         can_resume: matches!(run.status, RunStatus::Paused | RunStatus::Interrupted)
             && parent.is_none()
@@ -97,6 +110,25 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         search: &query.search,
         stages: query.stages(run, &links)?,
     })
+}
+
+/// The last answer of a run that has succeeded; `None` for other runs, and when no model was asked.
+async fn answer(app: &App, view: &View, links: &Links) -> Result<Option<Answer>, Problem> {
+    let workflow = view.workflow.as_deref();
+    let asks = |row: &&StageRow| {
+        let node = workflow.and_then(|it| Some(it.node(it.find(&row.node)?)));
+        row.branch.is_none()
+            && node.is_some_and(|it| matches!(it.kind, NodeKind::Agent | NodeKind::Prompt))
+    };
+    let is_done = matches!(view.run.status, RunStatus::Succeeded | RunStatus::PartiallySucceeded);
+    let last = view.run.stages.iter().rfind(asks).filter(|_| is_done);
+    let Some(row) = last else { return Ok(None) };
+    let events = app.folds.stage_events(view, row).await?;
+    let events: Vec<_> = events.iter().collect();
+    let (report, _) = stage_of_row(&events, row.clone(), [], &*app.actions.store)?;
+    let html = gates::response(&report, ANSWER);
+    let stage = row.name();
+    Ok((!html.is_empty()).then(|| Answer { link: links.stage(&stage), stage, html }))
 }
 
 fn fragments(view: &View, links: &Links) -> Fragments {

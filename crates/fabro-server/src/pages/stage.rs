@@ -14,7 +14,7 @@ use fabro_run::now_ms;
 use fabro_types::{NodeKind, RunId, RunStatus, took};
 
 use super::files::{changed, stage_artifacts};
-use super::{Frame, RunHead, Section, Tab, for_caller, query, render, stream};
+use super::{Frame, RunHead, Section, Tab, for_caller, query, render, stream, titled};
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::folds::View;
@@ -99,7 +99,7 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
         .max_by_key(|it| it.last_seq);
     let of_run = |part: &str, pairs: &[(&str, &str)]| format!("/runs/{id}/{part}{}", query(pairs));
     let may_fork = has_ended && role >= Role::Admin && view.created.parent.is_none();
-    let title = format!("{name} · {}", view.run.workflow);
+    let title = titled(&view, &format!("{name} · {}", view.run.workflow));
     render(&Page {
         frame: Frame {
             // A stage that has ended stays as it is, but for the one after it.
