@@ -130,9 +130,6 @@ fn details_fit(body: &Value) -> Result<(), Refusal> {
                 return Err(Refusal { status: 400, body: json!({"error": error}).to_string() });
             }
         }
-        if !list(&message["tool_calls"]).is_empty() && message["reasoning"].is_string() {
-            return Err(refused("reasoning has no signature", "messages", None));
-        }
     }
     Ok(())
 }

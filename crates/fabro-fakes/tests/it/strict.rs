@@ -267,7 +267,7 @@ async fn gemini_and_compatible_servers() {
     400 Function call "f" in the 1. content block is missing a thought_signature in functionCall parts.
     200
     400 Function response "f" does not match its call.
-    400 Please ensure that the number of function response parts is equal to the number of function call parts of the 
+    400 Please ensure that the number of function response parts is equal to the number of function call parts of the
     400 Unable to submit request because it has a maxOutputTokens value that is out of the supported range: from 1 (in
     400 presencePenalty is not supported for this model.
     400 Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), undersco

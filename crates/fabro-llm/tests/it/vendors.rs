@@ -200,7 +200,7 @@ async fn compatible_servers_refuse_nothing() {
         (Vendor::LmStudio, "some-model"),
         (Vendor::Qwen, "qwen3.8-max"),
         (Vendor::GeminiCompatible, "gemini-4-argon"),
-        (Vendor::OpenRouter, "anthropic/claude-opus-5-5"),
+        (Vendor::OpenRouter, "test/anthropic/claude-opus-5-5"),
         (Vendor::Moonshot, "kimi-k3"),
         (Vendor::XAi, "grok-4.5"),
     ] {
@@ -547,4 +547,52 @@ async fn an_answer_without_usage_has_an_unknown_price() {
         let expect = if unpriced > 0 { vec![warning.to_owned()] } else { Vec::new() };
         assert_eq!(warnings, expect, "{model}");
     }
+}
+
+#[tokio::test]
+async fn phases_of_texts_go_back() {
+    let text = fabro_fakes::Block::Text { text: vec!["I look".to_owned()] };
+    let call = fabro_fakes::Block::Call {
+        id: "call_1".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: "{}".to_owned(),
+    };
+    let server = Server::start(vec![Response::turn(vec![text, call]), Response::text("Done")]);
+    let server = server.await.unwrap();
+    let providers = client(provider(ProviderKind::OpenAi, &server));
+    talk(&providers, for_model("gpt-6.2-sol", None), &[&|_| {}]).await.unwrap();
+    let body = server.requests().pop().unwrap().json();
+    let phases = body["input"].as_array().unwrap().iter().filter(|it| it["role"] == "assistant");
+    let phases: Vec<_> = phases.map(|item| item["phase"].clone()).collect();
+    assert_eq!(phases, ["commentary", "final_answer"]);
+}
+
+#[tokio::test]
+async fn what_leads_to_nothing_is_not_sent() {
+    let thought = |provider: &str| {
+        Content::Reasoning(Reasoning {
+            text: "Hm".to_owned(),
+            signature: Some("x".to_owned()),
+            provider: Some(provider.to_owned()),
+            model: Some("some-model".to_owned()),
+            ..Reasoning::default()
+        })
+    };
+    let text = |text: &str| Content::Text { text: text.to_owned() };
+    let with = |contents: Vec<Content>| {
+        let mut request = request("Hi");
+        let messages = Arc::make_mut(&mut request.messages);
+        messages.push(message(Role::Assistant, contents));
+        messages.push(Message::user("Go on").into());
+        request
+    };
+    // Reasoning at the end of an answer is refused, and so is an empty text.
+    let of_openai = vec![thought("openai-responses")];
+    let sent = crate::sent(ProviderKind::OpenAiResponses, with(of_openai)).await;
+    assert!(!sent.to_string().contains("reasoning\","), "{sent:#}");
+    let of_anthropic = vec![text(" "), thought("anthropic"), text("a"), thought("anthropic")];
+    let sent = crate::sent(ProviderKind::Anthropic, with(of_anthropic)).await;
+    let blocks = sent["messages"][1]["content"].as_array().unwrap();
+    let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["thinking", "text"]);
 }
