@@ -2,6 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::project::Project;
+use super::served::Served;
 
 #[test]
 fn a_value_that_was_tampered_with_is_the_fault_of_the_store() {
@@ -232,6 +233,33 @@ fn a_report_says_that_the_workflow_cannot_be_read() {
         "{report}"
     );
     assert!(!project.read("report.html").contains("id=\"graph\""));
+}
+
+#[test]
+fn a_server_says_what_is_damaged_or_lost() {
+    let flow = r#"digraph { start -> one -> exit; one [shape=parallelogram, script="seq 2000"] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 0);
+    sql(&project, "UPDATE blobs SET bytes = zeroblob(length(bytes)) WHERE length(bytes) > 200");
+    let run = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let server = Served::start(&project, &[]);
+    let logs = server.send("GET", "/runs/latest/logs", "");
+    assert_eq!(logs.problem(), "500 logs_failed");
+    assert!(logs.json()["detail"].as_str().unwrap().contains("is damaged"), "{logs:?}");
+    let head = format!("GET /runs/{run} HTTP/1.1");
+    let host = format!("Host: 127.0.0.1:{}", server.port);
+    let token = format!("Authorization: Bearer {}", server.tokens[0]);
+    let page = server.raw(&head, &[&host, &token], "");
+    let page = String::from_utf8(page.body).unwrap();
+    assert!(page.contains("The workflow of this run cannot be read"), "{page}");
+    sql(&project, "DELETE FROM runs; DELETE FROM events");
+    let list = server.get("/runs");
+    assert!(
+        list["warnings"][0].as_str().unwrap().contains(&format!("run {run} is incomplete")),
+        "{list}"
+    );
+    let gates = server.get("/gates");
+    assert_eq!(gates["unreadable"][0]["run"], run, "{gates}");
 }
 
 /// The limit of the size of files stands for a full disk.
