@@ -192,7 +192,8 @@ pub fn workflow_names(cwd: &Path) -> BTreeSet<String> {
 pub fn workflow_files(dir: &Path) -> BTreeSet<String> {
     let takes = |file: &String| {
         let path = dir.join(file);
-        is_runnable(file) && path.is_file() && (!file.ends_with(".toml") || is_run_file(&path))
+        let is_toml = path.extension().is_some_and(|it| it == "toml");
+        is_runnable(file) && path.is_file() && (!is_toml || is_run_file(&path))
     };
     files_in(dir).into_iter().filter(takes).collect()
 }

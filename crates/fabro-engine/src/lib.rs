@@ -37,13 +37,13 @@
 //! #[async_trait::async_trait]
 //! impl Handler for Greet {
 //!     async fn execute(&self, stage: Stage) -> StageEnd {
-//!         let word = stage.node().attrs.get("word").map(|attr| attr.value.as_text());
-//!         let greeting = format!("{} from {}", word.unwrap_or_default(), stage.at.node);
+//!         let label = stage.node().attrs.get("label").map(|attr| attr.value.as_text());
+//!         let greeting = format!("{} from {}", label.unwrap_or_default(), stage.at.node);
 //!         Outcome::succeeded().with_update("greeting", greeting).into()
 //!     }
 //! }
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! let source = r#"digraph { start -> greet -> exit; greet [word="good day"] }"#;
+//! let source = r#"digraph { start -> greet -> exit; greet [label="good day"] }"#;
 //! let (_, state) = run_in_memory(source, Greet, ContextPatch::new()).await.unwrap();
 //! assert_eq!(state.main().unwrap().context.text("greeting"), "good day from greet");
 //! # });
