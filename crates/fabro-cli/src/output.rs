@@ -101,9 +101,12 @@ pub fn file(target: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(_) => target.to_owned(),
     };
     let above = target.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    // Without this, the error would name the temporary file.
+    above.metadata()?;
     let mut builder = tempfile::Builder::new();
     builder.prefix(".fabro-").permissions(Permissions::from_mode(0o666));
-    let mut file = builder.tempfile_in(above.unwrap_or(Path::new(".")))?;
+    let mut file = builder.tempfile_in(above)?;
     file.write_all(bytes)?;
     file.persist(target).map_err(|error| error.error)?;
     Ok(())

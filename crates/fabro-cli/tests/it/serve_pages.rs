@@ -404,7 +404,7 @@ fn a_run_is_started_again_with_its_goal_inputs_and_options() {
     let project = Project::with(&[
         (".fabro/workflows/hello/workflow.fabro", source),
         (".fabro/workflows/hello/workflow.toml", toml),
-        ("other.fabro", source),
+        ("sub/other.fabro", source),
     ]);
     assert_eq!(project.exit(&["run", "hello", "--input", "name=\"<b>\"", "--max-cost", "2.5"]), 0);
     let run = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
@@ -426,7 +426,7 @@ fn a_run_is_started_again_with_its_goal_inputs_and_options() {
         &[">Else</textarea>", "name=\"dry_run\" checked", "value=\"you\""],
         &[],
     );
-    assert_eq!(project.exit(&["run", "other.fabro", "--input", "name=x"]), 0);
+    assert_eq!(project.exit(&["run", "sub/other.fabro", "--input", "name=x"]), 0);
     let (status, text) = page(&server, Some(&server.tokens[1]), "/runs/latest/again");
     assert_eq!(status, 404, "{text}");
     assert!(text.contains("is none of the project"), "{text}");

@@ -14,7 +14,7 @@ fn project() -> Project {
     let source = "digraph { start -> ask; ask [shape=hexagon]; ask -> exit [label=\"[Y] Yes\"] }";
     let project = Project::with(&[
         (".fabro/workflows/gate.fabro", source),
-        ("outside.fabro", source),
+        ("sub/outside.fabro", source),
         ("secret.txt", "secret"),
     ]);
     assert_eq!(project.exit(&["run", "gate"]), 3);
@@ -123,7 +123,9 @@ fn nothing_but_runs_and_workflows_of_the_project_is_read() {
         assert_eq!(response.status, 404, "{path}");
         assert!(!String::from_utf8_lossy(&response.body).contains("\"secret\""), "{path}");
     }
-    for name in ["outside.fabro", "./outside.fabro", "../x", "/etc/passwd", ""] {
+    for name in
+        ["sub/outside.fabro", "./sub/outside.fabro", "outside.fabro", "../x", "/etc/passwd", ""]
+    {
         let body = json!({"workflow": name}).to_string();
         let refused = server.send("POST", "/runs", &body);
         assert_eq!(refused.problem(), "404 workflow_not_found", "{name}");

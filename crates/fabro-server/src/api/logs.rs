@@ -55,10 +55,11 @@ pub(super) async fn logs(
     if let Some(stage) = &query.stage {
         let view = app.folds.view(run).await?;
         after = view.before(stage);
-        // One that has not started may still come.
-        if let Err(error @ ReportError::SeveralStages { .. }) = find_stage(&view.run.stages, stage)
-        {
-            return Err(error.into());
+        match find_stage(&view.run.stages, stage) {
+            Err(error @ ReportError::SeveralStages { .. }) => return Err(error.into()),
+            // One that has not started may still come.
+            Err(error) if !query.follow => return Err(error.into()),
+            _ => {}
         }
     }
     let stage = query.stage.as_deref();
