@@ -93,7 +93,9 @@ fn common_length(pieces: &[Piece], earlier: &Cached) -> usize {
 fn pieces(body: &Value) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut add = |role: &str, value: &Value| pieces.push(piece(role, value));
-    list(&body["tools"]).iter().for_each(|tool| add("", tool));
+    for tool in list(&body["tools"]) {
+        add("", tool);
+    }
     for key in ["system", "systemInstruction", "instructions"] {
         match &body[key] {
             Value::Null => {}
@@ -107,7 +109,9 @@ fn pieces(body: &Value) -> Vec<Piece> {
             match &message["content"] {
                 // Blocks are cached one by one.
                 Value::Array(blocks) if key == "messages" => {
-                    blocks.iter().for_each(|block| add(role, block));
+                    for block in blocks {
+                        add(role, block);
+                    }
                 }
                 _ => add(role, message),
             }

@@ -173,7 +173,7 @@ pub async fn run_patch(
     style: PatchStyle,
 ) -> Result<Option<RunPatch>, PatchError> {
     let events = read_all(store, run).await.map_err(ReportError::from)?;
-    let run_dir = runs_dir.join(run.to_string());
+    let own_dir = runs_dir.join(run.to_string());
     let stage = match stage {
         Some(stage) => {
             let events = effective(&events);
@@ -187,10 +187,10 @@ pub async fn run_patch(
             EventBody::RunCreated(created) => Some(&**created),
             _ => None,
         });
-        return without_changes(run, &run_dir, created);
+        return without_changes(run, &own_dir, created);
     };
     let whole = all.whole();
-    patch_of(run, &run_dir, all.worktree, &all.stages, whole, stage.as_deref(), style).await
+    patch_of(run, &own_dir, all.worktree, &all.stages, whole, stage.as_deref(), style).await
 }
 
 /// The patch of a run with this directory and these changes, or of one of its stages by its full name; `None` when no

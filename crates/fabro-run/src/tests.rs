@@ -134,7 +134,7 @@ async fn answered_by_another_clock(behind_ms: i64, is_paused: bool) -> Result<Ga
 async fn the_clock_of_who_answers_decides_no_timeout_of_a_driver() {
     const DAY: i64 = 86_400_000;
     for behind_ms in [DAY, -DAY] {
-        let gate = answered_by_another_clock(behind_ms, false).await.unwrap();
+        let gate = Box::pin(answered_by_another_clock(behind_ms, false)).await.unwrap();
         let deadline_ms = gate.deadline_ms.unwrap();
         // The timeout begins with the stage, a moment before the question is recorded.
         let timeout = gate.left_ms(gate.asked_ms - DAY).unwrap();
@@ -142,9 +142,9 @@ async fn the_clock_of_who_answers_decides_no_timeout_of_a_driver() {
         assert_eq!(gate.left_ms(deadline_ms - 20_000), Some(20_000));
         assert_eq!(gate.left_ms(gate.asked_ms + DAY), Some(0));
     }
-    let late = answered_by_another_clock(DAY, true).await.unwrap_err();
+    let late = Box::pin(answered_by_another_clock(DAY, true)).await.unwrap_err();
     assert!(matches!(late, RunError::GateTimedOut { .. }), "{late}");
-    answered_by_another_clock(-DAY, true).await.unwrap();
+    Box::pin(answered_by_another_clock(-DAY, true)).await.unwrap();
 }
 
 /// Drives a run whose driver died between an answer and its record, and says which answers its gates
