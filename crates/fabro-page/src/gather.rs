@@ -129,7 +129,7 @@ async fn member(
         }
     };
     let patches = patches(&events, &runs_dir.join(id.to_string()), warnings).await;
-    Ok(Member { patches, workflow, patch, run, events })
+    Ok(Member { events, run, workflow, patch, patches })
 }
 
 /// The workflow that a run is of.
