@@ -32,13 +32,13 @@ impl View {
             Some(stage) => Some(find_stage(&self.run.stages, stage)?.name()),
             None => None,
         };
-        let run_dir = runs_dir.join(run.to_string());
+        let own_dir = runs_dir.join(run.to_string());
         let worktree = self.created.worktree.as_ref();
         if worktree.is_none() && self.changes.is_empty() {
-            return without_changes(run, &run_dir, Some(&self.created));
+            return without_changes(run, &own_dir, Some(&self.created));
         }
         let whole = self.whole_change.as_ref().map(|(from, to)| (&**from, &**to));
-        patch_of(run, &run_dir, worktree, &self.changes, whole, stage.as_deref(), style).await
+        patch_of(run, &own_dir, worktree, &self.changes, whole, stage.as_deref(), style).await
     }
 }
 
