@@ -1,5 +1,7 @@
 //! A thread of stages as its providers get it: one beginning for all of them, which they have cached.
 
+use std::fmt::Write as _;
+
 use fabro_fakes::{Block, Request, Response, Server, Vendor, caching, strict};
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -93,7 +95,7 @@ async fn the_stages_of_a_thread_share_what_their_provider_has_cached() {
     ] {
         let (_project, shares, requests) = run(vendor, &own(kind, model)).await;
         assert_eq!(requests.len(), 6, "{model}");
-        told.push_str(&format!("{model}: {shares:?}\n"));
+        let _ = writeln!(told, "{model}: {shares:?}");
         let last = requests.last().unwrap().json().to_string();
         for stage in ["Build it", "Review it", "Mend it"] {
             assert!(last.contains(&format!(r#"The stage is \"{stage}\""#)), "{stage}: {last}");
