@@ -13,8 +13,8 @@ const WORKFLOW: &[u8] = br#"digraph W {
     start [shape=Mdiamond]  exit [shape=Msquare]
     build [label="Build it", prompt="Build it now"]
     review [label="Review it", prompt="Review it now"]
-    mend [label="Mend it", prompt="Mend it now"]
-    start -> build -> review -> mend -> exit }"#;
+    fix [label="Fix it", prompt="Fix it now"]
+    start -> build -> review -> fix -> exit }"#;
 
 /// A file of each stage: two of them change between the stages.
 const DOCUMENT: &str = "Keep to the rules of this project.\n";
@@ -97,7 +97,7 @@ async fn the_stages_of_a_thread_share_what_their_provider_has_cached() {
         assert_eq!(requests.len(), 6, "{model}");
         let _ = writeln!(told, "{model}: {shares:?}");
         let last = requests.last().unwrap().json().to_string();
-        for stage in ["Build it", "Review it", "Mend it"] {
+        for stage in ["Build it", "Review it", "Fix it"] {
             assert!(last.contains(&format!(r#"The stage is \"{stage}\""#)), "{stage}: {last}");
         }
     }

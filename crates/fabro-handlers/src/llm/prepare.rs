@@ -38,7 +38,7 @@ pub struct StageRequest {
     pub message: String,
     /// The system prompt of an agent, redacted; empty for others.
     pub system: String,
-    /// What an agent is told before the message, redacted: its stage, and what has changed around it since
+    /// The text before the message of an agent, redacted: its stage, and what has changed around it since
     /// its thread began.
     pub opening: String,
     /// The tools of an agent.
@@ -208,7 +208,7 @@ impl LlmHandler {
         })
     }
 
-    /// The tools of an agent, with its skills as one more, and what it is told besides the message.
+    /// The tools of an agent, with its skills as one more, and its texts besides the message.
     async fn equip(
         &self,
         stage: &Stage,
@@ -329,7 +329,7 @@ fn allowed(agent: &AgentSpec, all: &ToolSet) -> ToolSet {
     all.select(&names)
 }
 
-/// What an agent is told besides the message.
+/// The texts that an agent gets besides the message.
 struct AgentPrompts {
     system: String,
     opening: String,

@@ -24,7 +24,7 @@ pub(super) struct Concessions {
     pub(super) streams_only: bool,
     /// The server refuses the speed of this request; it may take others.
     pub(super) no_speed: bool,
-    /// The limit of the answer is `max_completion_tokens`, whatever the model's name.
+    /// The limit of the answer is `max_completion_tokens`, for a model of any name.
     pub(super) max_completion_tokens: bool,
     /// For this request only: later ones may have what fits.
     pub(super) no_reasoning: bool,
