@@ -1,5 +1,6 @@
 //! `fabro serve`: the API gives what the commands give, and runs do not need the server.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::sync::Barrier;
 
 use insta::assert_snapshot;
@@ -170,6 +171,29 @@ fn a_run_needs_no_server() {
     // What follows an event is sent to who has seen it.
     let again = server.follow(&run, last.0 - 1).next().unwrap();
     assert_eq!(again, last);
+}
+
+#[test]
+fn the_logs_of_a_silent_stage_are_followed() {
+    let project = project();
+    let server = Served::start(&project, &[]);
+    let started = server.post("/runs", &json!({"workflow": "waits", "goal": "Wait"}));
+    let run = started["id"].as_str().unwrap().to_owned();
+    until(&project, "begun");
+    let mut stream = server.connect();
+    let token = &server.tokens[0];
+    let text = format!(
+        "GET /api/v1/runs/{run}/logs?follow=true HTTP/1.1\r\nHost: localhost\r\n\
+         Authorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    // The stage ends only after this line has come.
+    assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
+    project.write("go", b"now");
+    assert_eq!(project.exit(&["wait", &run]), 0);
+    // The response ends with the run: a read that waits for a minute fails.
+    lines.for_each(drop);
 }
 
 #[test]

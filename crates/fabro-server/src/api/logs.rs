@@ -3,6 +3,7 @@
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::events::too_many;
 use super::input::Params;
@@ -40,6 +42,9 @@ pub(crate) struct LogQuery {
 
 /// How much is read at a time.
 const BUFFER: usize = 32 << 10;
+
+/// How long the head of a response waits for a failure.
+const AT_ONCE: Duration = Duration::from_millis(500);
 
 /// How much of an error message is read, in bytes.
 const REPORT: u64 = 8 << 10;
@@ -67,7 +72,11 @@ pub(super) async fn logs(
     let command = log_command(&app.actions, run, &shown);
     let mut output = Output::of(command).map_err(|error| logs_failed(error.to_string()))?;
     // What fails at once gets a status of its own; later, all that can be done is to break the body off.
-    let first = output.next().await.map_err(|error| logs_failed(error.to_string()))?;
+    let first = match timeout(AT_ONCE, output.next()).await {
+        Ok(first) => first.map_err(|error| logs_failed(error.to_string()))?,
+        // A stage that is followed may print nothing for long.
+        Err(_) => None,
+    };
     let rest = stream::try_unfold((output, place), async |(mut output, place)| {
         let chunk = output.next().await?;
         Ok::<_, io::Error>(chunk.map(|chunk| (chunk, (output, place))))

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use fabro_types::one_line;
 use tokio::process::Command;
 
+use super::events::too_many;
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -20,6 +21,7 @@ pub(super) async fn report(
     Path(run): Path<String>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
+    let _place = app.live.place().ok_or_else(too_many)?;
     let mut command = Command::new(&app.actions.config.program);
     command.args(["report", "-o", "-", "--store"]).arg(app.actions.store.dir());
     command.arg("--").arg(run.to_string());
