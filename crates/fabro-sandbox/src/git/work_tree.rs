@@ -23,6 +23,8 @@ struct State {
     started: u64,
     /// A snapshot taken while only one stage was running, and the count of started stages then.
     last: Option<(u64, Arc<Snapshot>)>,
+    /// A directory that was in no repository, and the count of started stages then.
+    outside: Option<(u64, PathBuf)>,
     /// Where the directory was in its repository.
     location: Option<Location>,
     is_error_reported: bool,
@@ -79,6 +81,8 @@ impl WorkTree {
     /// Git failed.
     pub async fn now(&self, dir: &Path) -> Result<Option<Arc<Snapshot>>, UnknownFiles> {
         if !has_repository(dir) {
+            let mut state = self.lock();
+            state.outside = (state.running == 0).then(|| (state.started, dir.to_owned()));
             return Ok(None);
         }
         let started = {
@@ -112,7 +116,7 @@ impl WorkTree {
     ///
     /// Git failed.
     pub async fn before(&self, dir: &Path) -> Result<Option<Arc<Snapshot>>, UnknownFiles> {
-        if !has_repository(dir) {
+        if self.was_outside(dir) || !has_repository(dir) {
             return Ok(None);
         }
         let last = {
@@ -126,6 +130,14 @@ impl WorkTree {
             Some((_, snapshot)) => Ok(Some(snapshot)),
             None => self.take(dir).await,
         }
+    }
+
+    /// Whether the directory was found in no repository, and only the stage that looks has started since.
+    fn was_outside(&self, dir: &Path) -> bool {
+        let mut state = self.lock();
+        let is_current = state.running == 1;
+        let found = state.outside.take();
+        found.is_some_and(|(at, found)| is_current && at + 1 == state.started && found == dir)
     }
 
     /// The files that changed since the snapshot, relative to the directory.

@@ -306,6 +306,27 @@ fn latest_is_no_earlier_run_than_one_that_is_lost() {
 }
 
 #[test]
+fn a_head_that_cannot_be_written_is_reported_by_the_next_append() {
+    let dir = Dir::new();
+    fill(&dir.open(), run(1), 1..=3);
+    let head = dir.path().join("heads").join(run(1).to_string());
+    let append = |store: &crate::tests::Blocking<SqliteStore>, seq| {
+        store.append(run(1), seq - 1, &Batch::of(&[message(run(1), seq, "text")]))
+    };
+    let store = dir.open();
+    fs::remove_file(&head).unwrap();
+    fs::create_dir(&head).unwrap();
+    append(&store, 4).unwrap();
+    assert!(matches!(append(&store, 5), Err(StoreError::Io { path, .. }) if path == head));
+    fs::remove_dir(&head).unwrap();
+    append(&store, 6).unwrap();
+    assert!(fs::read_to_string(&head).unwrap().starts_with("00000000000000000006 "));
+    append(&store, 7).unwrap();
+    drop(store);
+    assert!(fs::read_to_string(&head).unwrap().starts_with("00000000000000000007 "));
+}
+
+#[test]
 fn what_lists_show_is_computed_anew() {
     let dir = Dir::new();
     let store = dir.open();

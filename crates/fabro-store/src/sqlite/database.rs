@@ -2,7 +2,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) struct Database {
     opened: Option<OpenedFiles>,
     /// Counts what this object committed; `SQLite` counts only what others did.
     commits: AtomicU64,
+    /// The head of a log could not be written after its batch was appended.
+    pub(super) head_failed: AtomicBool,
 }
 
 impl Database {
@@ -74,7 +76,16 @@ impl Database {
         let files = DirBlobs::new(dir.join("blobs"));
         let heads = Heads::new(&dir);
         let conn = Mutex::new(conn);
-        Self { dir, path, conn, files, heads, opened, commits: AtomicU64::new(0) }
+        Self {
+            dir,
+            path,
+            conn,
+            files,
+            heads,
+            opened,
+            commits: AtomicU64::new(0),
+            head_failed: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn runs_dir(&self) -> PathBuf {

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId, RunStatus};
@@ -54,9 +55,16 @@ impl EncodedBatch {
 }
 
 impl EncodedBatch {
+    pub(super) fn run(&self) -> RunId {
+        self.run
+    }
+
     fn ends_a_run(&self) -> bool {
-        let mut changes = self.records.iter().filter_map(|record| record.summary.as_ref());
-        changes.any(|change| change.ended_at_ms.is_some())
+        self.changes().any(|change| change.ended_at_ms.is_some())
+    }
+
+    fn changes(&self) -> impl Iterator<Item = &summary::Change> {
+        self.records.iter().filter_map(|record| record.summary.as_ref())
     }
 }
 
@@ -78,11 +86,15 @@ impl Record {
 }
 
 impl Database {
+    /// Appends a batch. Returns the head of the log where it is still to be written, by
+    /// [`Database::write_head`]: nobody waits for that while the run goes on, since a driver can be killed
+    /// before it as well. One that begins, pauses or ends the run is written, and so is the next after a
+    /// failure, which this reports.
     pub(super) fn append(
         &self,
         batch: &EncodedBatch,
         lease: Option<Lease>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Head>, StoreError> {
         let run = batch.run;
         let mut named = BTreeSet::new();
         for record in &batch.records {
@@ -93,11 +105,12 @@ impl Database {
             self.put_large(blob, bytes)?;
         }
         let files = self.with_files(&named);
+        let mut is_new = false;
         let head = self.write_with(|transaction| {
             lease_rows::check(transaction, run, lease)?;
             let known = make_room(transaction, run, batch.expected_seq)?;
             let before = known.as_ref().and_then(|end| end.hash);
-            let is_new = known.is_none();
+            is_new = known.is_none();
             let key = match (known.map(|end| end.key), batch.records.first()) {
                 (Some(key), _) => key,
                 (None, Some(first)) => insert_run(transaction, run, first.ts_ms)?,
@@ -128,15 +141,26 @@ impl Database {
             }
             Ok(head)
         })?;
-        if let Some(head) = head {
-            self.heads.write(run, &head)?;
+        let Some(head) = head else { return Ok(None) };
+        let is_ordinary = !is_new && batch.changes().next().is_none();
+        if is_ordinary && !self.head_failed.load(Ordering::Relaxed) {
+            return Ok(Some(head));
         }
+        self.heads.write(run, &head)?;
+        self.head_failed.store(false, Ordering::Relaxed);
         let is_root = lease.is_some_and(|lease| lease.run == run);
         if is_root && batch.ends_a_run() {
             self.fold();
             self.check_end(run, batch.records.last().map_or(0, |last| last.seq))?;
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Writes the head that an append has left. A failure is reported by the next append.
+    pub(super) fn write_head(&self, run: RunId, head: &Head) {
+        if self.heads.write(run, head).is_err() {
+            self.head_failed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Reads the last record as another process would. `SQLite` keeps what it has read, so it does not

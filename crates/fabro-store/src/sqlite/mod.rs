@@ -130,6 +130,23 @@ impl SqliteStore {
         self.thread.run(move |db| db.compact(least)).await
     }
 
+    async fn append_batch(
+        &self,
+        batch: EncodedBatch,
+        lease: Option<Lease>,
+    ) -> Result<(), StoreError> {
+        let append = move |db: &Database| {
+            let head = db.append(&batch, lease)?;
+            let write_head = move |db: &Database| {
+                if let Some(head) = head {
+                    db.write_head(batch.run(), &head);
+                }
+            };
+            Ok(((), write_head))
+        };
+        self.thread.run_then(append).await
+    }
+
     /// The store's directory, absolute.
     pub fn dir(&self) -> &Path {
         &self.db.dir
@@ -151,7 +168,7 @@ impl RunLog for SqliteStore {
         batch: &Batch<'_>,
     ) -> Result<(), StoreError> {
         let batch = EncodedBatch::new(run, expected_seq, batch)?;
-        self.thread.run(move |db| db.append(&batch, None)).await
+        self.append_batch(batch, None).await
     }
 
     async fn read(
@@ -252,7 +269,7 @@ impl Leases for SqliteStore {
         batch: &Batch<'_>,
     ) -> Result<(), StoreError> {
         let batch = EncodedBatch::new(run, expected_seq, batch)?;
-        self.thread.run(move |db| db.append(&batch, Some(lease))).await
+        self.append_batch(batch, Some(lease)).await
     }
 }
 

@@ -37,10 +37,23 @@ impl Thread {
         &self,
         call: impl FnOnce(&Database) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.run_then(move |db| Ok((call(db)?, |_: &Database| ()))).await
+    }
+
+    /// The same with what is done after the caller has the result, before the next call.
+    pub(super) async fn run_then<T: Send + 'static, A: FnOnce(&Database)>(
+        &self,
+        call: impl FnOnce(&Database) -> Result<(T, A), StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (done, result) = oneshot::channel();
         let job: Job = Box::new(move |db| {
+            let (value, after) = call(db)
+                .map_or_else(|error| (Err(error), None), |(value, after)| (Ok(value), Some(after)));
             // The caller may have stopped waiting.
-            let _ = done.send(call(db));
+            let _ = done.send(value);
+            if let Some(after) = after {
+                after(db);
+            }
         });
         if let Some(queue) = &self.queue {
             // Fails only when the thread has panicked; then there is no result either.
