@@ -78,7 +78,7 @@ pub enum Command {
     Fork(fork::ForkArgs),
     /// Take a run back to the end of a stage
     #[command(
-        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\n`fabro resume` continues the run after that stage. What happened later stays in the log but no longer\ncounts. Files in the working directory are not changed."
+        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\n`fabro resume` continues the run after that stage. What happened later stays in the log but no longer\ncounts. In a run with --worktree the files are those of that stage then; the files of other runs\nare not changed."
     )]
     Rewind(fork::ForkArgs),
     #[command(visible_aliases = ["remove", "delete"])]

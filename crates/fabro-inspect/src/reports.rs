@@ -232,6 +232,8 @@ pub async fn patch_of(
     let source = patch_source(worktree, run_dir);
     match patch(&source, from, to, style).await {
         Ok(patch) => Ok(Some(RunPatch { patch, ..made })),
+        // What was left out is said: it may be the trees themselves.
+        Err(GitError::Failed(..)) if !made.left_out.is_empty() => Ok(Some(made)),
         Err(error) => {
             let repository = source.dir().to_string_lossy().into_owned();
             Err(PatchError::Git { run, repository, source: error })

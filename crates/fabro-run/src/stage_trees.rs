@@ -169,7 +169,7 @@ impl RecordsTrees {
         if is_known && changed_nothing && !begun.is_continued {
             return None;
         }
-        let FileTree { id: after, mut left_out } = self.record_in(&stage.dir).await?;
+        let FileTree { id: after, mut left_out, .. } = self.record_in(&stage.dir).await?;
         if *after == *before && left_out.is_empty() {
             return None;
         }
@@ -198,6 +198,9 @@ impl RecordsTrees {
         };
         match self.trees.record(&snapshot).await {
             Ok(tree) => {
+                if let Some(warning) = &tree.warning {
+                    (self.warn)(&self.redactor.redact(warning));
+                }
                 self.lock().last = Some(tree.id.as_str().into());
                 Some(tree)
             }

@@ -59,6 +59,7 @@ mod fingerprint;
 mod linked;
 mod merge;
 mod metadata;
+mod own_objects;
 mod patch;
 mod run;
 mod snapshot;

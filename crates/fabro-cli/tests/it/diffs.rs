@@ -7,15 +7,7 @@ use insta::assert_snapshot;
 use super::project::Project;
 use super::serve_pages::check;
 use super::served::Served;
-use super::worktrees::{git, latest, own, redacted, repository};
-
-const WORKFLOW: &str = r#"digraph W {
-    graph [on_failure=stop]
-    start -> one -> same -> two -> exit
-    one [shape=parallelogram, script="echo 1 > one.txt; printf x > b.txt"]
-    same [shape=parallelogram, script="test -e one.txt"]
-    two [shape=parallelogram, script="echo 2 >> a.txt; rm one.txt; cat a.txt"]
-}"#;
+use super::worktrees::{WORKFLOW, check_changes, git, latest, own, redacted, repository};
 
 /// What of the user's repository must not change, but for the files.
 fn own_git(project: &Project) -> Vec<String> {
@@ -35,60 +27,9 @@ fn stat(project: &Project, args: &[&str]) -> String {
 fn changes_are_recorded_without_a_worktree() {
     let project = repository(WORKFLOW);
     let before = own_git(&project);
-    redacted().bind(|| {
-        assert_eq!(project.exit(&["run", "w.fabro"]), 0);
-        // The file was edited before the run.
-        assert_snapshot!(project.run(&["diff"]), @r"
-        exit 0
-        ── stdout
-        diff --git a/a.txt b/a.txt
-        index [SHA]..[SHA] 100644
-        --- a/a.txt
-        +++ b/a.txt
-        @@ -1 +1,2 @@
-         edited
-        +2
-        diff --git a/b.txt b/b.txt
-        new file mode 100644
-        index [SHA]..[SHA]
-        --- /dev/null
-        +++ b/b.txt
-        @@ -0,0 +1 @@
-        +x
-        \ No newline at end of file
-        ");
-        assert_snapshot!(stat(&project, &["two"]), @r"
-        exit 0
-        ── stdout
-         a.txt   | 1 +
-         one.txt | 1 -
-         2 files changed, 1 insertion(+), 1 deletion(-)
-        ");
-        assert_snapshot!(project.run(&["diff", "latest", "same"]), @r"
-        exit 0
-        ── stderr
-        no file was changed
-        ");
-        assert_eq!(project.exit(&["dump", "latest", "-o", "dumped"]), 0);
-        assert_snapshot!(project.read("dumped/stages/002-one@1/diff.patch"), @r"
-        diff --git a/b.txt b/b.txt
-        new file mode 100644
-        index [SHA]..[SHA]
-        --- /dev/null
-        +++ b/b.txt
-        @@ -0,0 +1 @@
-        +x
-        \ No newline at end of file
-        diff --git a/one.txt b/one.txt
-        new file mode 100644
-        index [SHA]..[SHA]
-        --- /dev/null
-        +++ b/one.txt
-        @@ -0,0 +1 @@
-        +1
-        ");
-        assert_eq!(project.read_or_default("dumped/stages/003-same@1/diff.patch"), "");
-    });
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    // The file was edited before the run.
+    check_changes(&project, "latest", "edited");
     assert_eq!(project.exit(&["report", "latest", "-o", "report.html"]), 0);
     assert!(project.read("report.html").contains("one.txt"));
     let (run, _) = latest(&project);
@@ -255,4 +196,41 @@ fn a_stage_that_removes_the_repository_leaves_a_remark() {
     // What is new in the files is an object of the run.
     let first = project.run(&["diff", "latest", "a"]);
     assert!(first.contains("+++ b/in-a") && first.contains(remark), "{first}");
+}
+
+/// Commits that are replaced, branches that are deleted, contents that only the index had.
+#[test]
+fn git_gc_takes_nothing_from_changes() {
+    let project = repository(
+        r#"digraph { graph [on_failure=stop]; start -> one -> two -> three -> exit
+        one [shape=parallelogram, script="echo one >> a.txt; git add a.txt; echo n > new"]
+        two [shape=parallelogram, script="git add -A; git commit -qm work; rm gone.txt; git commit -qam more"]
+        three [shape=parallelogram, script="git commit -q --amend -m amended; git reset -q --hard HEAD~1; echo 3 >> a.txt"] }"#,
+    );
+    project.write("gone.txt", b"gone\n");
+    project.write("a.txt", b"staged\n");
+    git(&project, &["config", "user.name", "n"]);
+    git(&project, &["config", "user.email", "e@example.org"]);
+    git(&project, &["add", "a.txt", "gone.txt"]);
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let (run, _) = latest(&project);
+    let shown = |run: &str| {
+        let stages = ["one", "two", "three"].map(|stage| project.run(&["diff", run, stage]));
+        (stages, project.run(&["diff", run]))
+    };
+    let before = shown(&run);
+    for (stage, line) in before.0.iter().zip(["+one", "-gone", "+3"]) {
+        assert!(stage.contains(line), "{stage}");
+    }
+    assert_eq!(project.exit(&["fork", &run, "two"]), 0);
+    let (fork, _) = latest(&project);
+    git(&project, &["reset", "-q", "--hard", "HEAD~1"]);
+    git(&project, &["reflog", "expire", "--expire=now", "--all"]);
+    git(&project, &["gc", "-q", "--prune=now"]);
+    assert_eq!(shown(&run), before);
+    assert_eq!(project.exit(&["resume", &fork]), 0);
+    std::fs::remove_dir_all(project.path().join(".git")).unwrap();
+    assert_eq!(shown(&run), before);
+    let whole = project.run(&["diff", &fork]);
+    assert!(whole.starts_with("exit 0") && whole.contains("+3"), "{whole}");
 }

@@ -9,7 +9,8 @@ use insta::assert_snapshot;
 
 use super::project::{Project, filters};
 
-const WORKFLOW: &str = r#"digraph W {
+/// Three stages, of which two change files.
+pub(super) const WORKFLOW: &str = r#"digraph W {
     graph [on_failure=stop]
     start -> one -> same -> two -> exit
     one [shape=parallelogram, script="echo 1 > one.txt; printf x > b.txt; pwd"]
@@ -64,6 +65,64 @@ pub(super) fn redacted() -> insta::Settings {
     settings
 }
 
+/// What is shown of the changes of a run of [`WORKFLOW`], which began with this line in `a.txt`. Makes a dump.
+pub(super) fn check_changes(project: &Project, run: &str, line: &str) {
+    let mut settings = redacted();
+    settings.add_filter(&format!("(?m)^ {line}$"), " [LINE]");
+    settings.bind(|| {
+        assert_snapshot!(project.run(&["diff"]), @r"
+        exit 0
+        ── stdout
+        diff --git a/a.txt b/a.txt
+        index [SHA]..[SHA] 100644
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1 +1,2 @@
+         [LINE]
+        +2
+        diff --git a/b.txt b/b.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/b.txt
+        @@ -0,0 +1 @@
+        +x
+        \ No newline at end of file
+        ");
+        assert_snapshot!(project.run(&["diff", run, "two", "--stat"]), @r"
+        exit 0
+        ── stdout
+         a.txt   | 1 +
+         one.txt | 1 -
+         2 files changed, 1 insertion(+), 1 deletion(-)
+        ");
+        assert_snapshot!(project.run(&["diff", run, "same"]), @r"
+        exit 0
+        ── stderr
+        no file was changed
+        ");
+        assert_eq!(project.exit(&["dump", run, "-o", "dumped"]), 0);
+        assert_snapshot!(project.read("dumped/stages/002-one@1/diff.patch"), @r"
+        diff --git a/b.txt b/b.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/b.txt
+        @@ -0,0 +1 @@
+        +x
+        \ No newline at end of file
+        diff --git a/one.txt b/one.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/one.txt
+        @@ -0,0 +1 @@
+        +1
+        ");
+    });
+    assert_eq!(project.read_or_default("dumped/stages/003-same@1/diff.patch"), "");
+}
+
 #[test]
 fn each_stage_that_changes_files_is_a_commit() {
     let project = repository(WORKFLOW);
@@ -107,55 +166,7 @@ fn each_stage_that_changes_files_is_a_commit() {
         n <e@example.org>
         first
         ");
-        assert_snapshot!(project.run(&["diff"]), @r"
-        exit 0
-        ── stdout
-        diff --git a/a.txt b/a.txt
-        index [SHA]..[SHA] 100644
-        --- a/a.txt
-        +++ b/a.txt
-        @@ -1 +1,2 @@
-         a
-        +2
-        diff --git a/b.txt b/b.txt
-        new file mode 100644
-        index [SHA]..[SHA]
-        --- /dev/null
-        +++ b/b.txt
-        @@ -0,0 +1 @@
-        +x
-        \ No newline at end of file
-        ");
-        assert_snapshot!(project.run(&["diff", &run, "two", "--stat"]), @r"
-        exit 0
-        ── stdout
-         a.txt   | 1 +
-         one.txt | 1 -
-         2 files changed, 1 insertion(+), 1 deletion(-)
-        ");
-        assert_snapshot!(project.run(&["diff", &run, "same"]), @r"
-        exit 0
-        ── stderr
-        no file was changed
-        ");
-        assert_eq!(project.exit(&["dump", &run, "-o", "dumped"]), 0);
-        assert_snapshot!(project.read("dumped/stages/002-one@1/diff.patch"), @r"
-        diff --git a/b.txt b/b.txt
-        new file mode 100644
-        index [SHA]..[SHA]
-        --- /dev/null
-        +++ b/b.txt
-        @@ -0,0 +1 @@
-        +x
-        \ No newline at end of file
-        diff --git a/one.txt b/one.txt
-        new file mode 100644
-        index [SHA]..[SHA]
-        --- /dev/null
-        +++ b/one.txt
-        @@ -0,0 +1 @@
-        +1
-        ");
+        check_changes(&project, &run, "a");
         let shas = |line: &&str| line.contains("git_sha");
         let checkpoint = project.read("dumped/checkpoints/0010.json");
         assert_eq!(checkpoint.lines().filter(shas).count(), 1, "{checkpoint}");

@@ -1,7 +1,11 @@
 //! The files of a user's work tree before and after stages, as trees in a repository of the run.
 //!
 //! The user's repository is only read: the index, the objects and the references that are written here belong to a
-//! bare repository in the directory of the run, which borrows the objects that the user's has.
+//! bare repository in the directory of the run.
+//!
+//! Invariant: that repository has every object in which two of its trees that were recorded one after the other differ,
+//! trees and files, of both sides. So it can tell what is different between any two of them, whatever `git gc` removes
+//! from the user's. What all of them share stays in the user's repository: to write a tree, its objects are borrowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -16,6 +20,7 @@ use tokio::sync::Mutex;
 use crate::artifacts::Limits;
 use crate::git::GitError;
 use crate::git::changed;
+use crate::git::own_objects::{self, OwnObjects};
 use crate::git::run::{GitCommand, with_timeout};
 use crate::git::snapshot::Snapshot;
 
@@ -25,8 +30,17 @@ pub const CHANGES: &str = "changes";
 /// So many files that are left out are named.
 const NAMED: usize = 10;
 
+/// How often the objects of a run that packs them are listed again.
+const TRIES: usize = 10;
+
 /// The trees before stages, for a driver that continues: a line each.
 const BEFORE: &str = "before";
+
+/// The variable with directories of more objects, which are read.
+const BORROWED: &str = "GIT_ALTERNATE_OBJECT_DIRECTORIES";
+
+/// The tree that was recorded last, for a driver that continues.
+const LAST: &str = "last";
 
 /// Why not all trees were recorded.
 const INCOMPLETE: &str = "incomplete";
@@ -43,7 +57,14 @@ pub struct FileTrees {
     /// Patterns of files that are not recorded, as of git, from the top of the work tree.
     exclude: Vec<String>,
     limits: Limits,
-    last: Mutex<Option<Recorded>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    last: Option<Recorded>,
+    /// The directory of the user's objects, as git takes it in a variable.
+    borrowed: Vec<u8>,
+    own: OwnObjects,
 }
 
 /// The files at one moment.
@@ -60,18 +81,22 @@ pub struct FileTree {
     pub id: String,
     /// The first files that changed and are left out, with the reason, then how many more.
     pub left_out: Vec<String>,
+    /// A remark for the user.
+    pub warning: Option<String>,
 }
 
 impl FileTrees {
     /// Those of a run with this directory. `marker` is a variable that marks the processes of the run; `exclude` has
     /// glob patterns of files that are not recorded.
     pub fn new(run_dir: &Path, marker: (&str, &str), exclude: &[String]) -> Self {
+        let dir = run_dir.join(CHANGES);
+        let own = OwnObjects::of(&dir);
         Self {
-            dir: run_dir.join(CHANGES),
+            dir,
             marker: (marker.0.to_owned(), marker.1.to_owned()),
             exclude: exclude.iter().map(|glob| format!(":(exclude,glob){glob}")).collect(),
             limits: Limits::default(),
-            last: Mutex::default(),
+            state: Mutex::new(State { last: None, borrowed: Vec::new(), own }),
         }
     }
 
@@ -81,28 +106,113 @@ impl FileTrees {
     ///
     /// Git failed, or the repository of the run cannot be written.
     pub async fn record(&self, snapshot: &Arc<Snapshot>) -> Result<FileTree, GitError> {
-        let mut last = self.last.lock().await;
+        let mut state = self.state.lock().await;
         let is_same_place = |it: &&Recorded| it.snapshot.place == snapshot.place;
-        if let Some(known) = last.as_ref().filter(is_same_place)
+        if let Some(known) = state.last.as_ref().filter(is_same_place)
             && (Arc::ptr_eq(&known.snapshot, snapshot) || !known.snapshot.differs(snapshot))
         {
-            return Ok(FileTree { id: known.tree.clone(), left_out: Vec::new() });
+            return Ok(FileTree { id: known.tree.clone(), ..FileTree::default() });
         }
-        let paths = if let Some(known) = last.as_ref().filter(is_same_place) {
+        let paths = if let Some(known) = state.last.as_ref().filter(is_same_place) {
             changed::paths(&known.snapshot, snapshot).await?
         } else {
-            with_timeout(self.start(snapshot)).await?;
+            state.borrowed = with_timeout(self.start(snapshot, &state.own)).await?;
             snapshot.dirty.keys().cloned().collect()
         };
         // What is in the index while this fails is not known.
-        let before = last.take();
-        let left_out = with_timeout(self.update(snapshot, paths)).await?;
-        let tree = match before {
+        let before = state.last.take();
+        let left_out = with_timeout(self.update(snapshot, &state.borrowed, paths)).await?;
+        let id = match before {
             Some(known) if left_out.is_none() => known.tree,
-            _ => self.write_tree(snapshot).await?,
+            _ => self.write_tree(snapshot, &state.borrowed).await?,
         };
-        *last = Some(Recorded { snapshot: Arc::clone(snapshot), tree: tree.clone() });
-        Ok(FileTree { id: tree, left_out: left_out.unwrap_or_default() })
+        let mut recorded = FileTree { id, left_out: left_out.unwrap_or_default(), warning: None };
+        let last = self.last()?;
+        if last.as_ref() != Some(&recorded.id) {
+            if let Some(last) = last {
+                let keep = self.keep_differences(snapshot, &mut state, [&last, &recorded.id]);
+                recorded.left_out.extend(with_timeout(keep).await.or_else(not_kept)?);
+                recorded.warning = self.pack(snapshot, &mut state.own).await?;
+            }
+            self.write_last(&recorded.id)?;
+        }
+        let snapshot = Arc::clone(snapshot);
+        state.last = Some(Recorded { snapshot, tree: recorded.id.clone() });
+        Ok(recorded)
+    }
+
+    /// The tree that was recorded last, by another driver too.
+    fn last(&self) -> Result<Option<String>, GitError> {
+        match fs::read_to_string(self.dir.join(LAST)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            last => Ok(Some(last?)),
+        }
+    }
+
+    fn write_last(&self, tree: &str) -> Result<(), GitError> {
+        // In one step: a driver may be killed.
+        let new = self.dir.join("last.new");
+        fs::write(&new, tree)?;
+        fs::rename(&new, self.dir.join(LAST))?;
+        Ok(())
+    }
+
+    /// Copies what differs between two trees and is in the user's repository only. Returns the files for which that is not
+    /// possible, because git has removed what they were.
+    async fn keep_differences(
+        &self,
+        snapshot: &Snapshot,
+        state: &mut State,
+        trees: [&str; 2],
+    ) -> Result<Vec<String>, GitError> {
+        let arguments = ["-r", "-t", "-z", "--raw", "--no-renames", trees[0], trees[1]];
+        let borrowed = &state.borrowed;
+        let raw = self.own_git(snapshot, "diff-tree", &arguments, None, borrowed).await?;
+        let mut missing = state.own.missing(trees, &raw);
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let arguments = ["-q", "--window=0", "--compression=1", "objects/pack/pack"];
+        let ids = lines(&missing);
+        let mut gone = Vec::new();
+        match self.own_git(snapshot, "pack-objects", &arguments, Some(&ids), borrowed).await {
+            Err(GitError::Failed(..)) => {
+                let check = ["--batch-check", "--buffer"];
+                let found =
+                    self.own_git(snapshot, "cat-file", &check, Some(&ids), borrowed).await?;
+                let found = String::from_utf8_lossy(&found);
+                for id in found.lines().filter_map(|line| line.strip_suffix(" missing")) {
+                    let path = missing.remove(id).unwrap_or_default();
+                    let path = String::from_utf8_lossy(&path);
+                    gone.push(format!("{path}: git has removed what it was before"));
+                }
+                let ids = lines(&missing);
+                self.own_git(snapshot, "pack-objects", &arguments, Some(&ids), borrowed).await?;
+            }
+            result => drop(result?),
+        }
+        state.own.copied(missing.into_keys());
+        if gone.len() > NAMED {
+            let more = gone.len() - NAMED;
+            gone.truncate(NAMED);
+            gone.push(format!("{more} more"));
+        }
+        Ok(gone)
+    }
+
+    /// Packs objects when there are many files. That it fails is a remark: they can be read as they are.
+    async fn pack(
+        &self,
+        snapshot: &Snapshot,
+        own: &mut OwnObjects,
+    ) -> Result<Option<String>, GitError> {
+        if !own.is_crowded()? {
+            return Ok(None);
+        }
+        own.packed();
+        let arguments = ["-d", "-l", "-n", "-q", "--geometric=2"];
+        let packed = with_timeout(self.own_git(snapshot, "repack", &arguments, None, b"")).await;
+        Ok(packed.err().map(|error| format!("what stages change is kept as many files: {error}")))
     }
 
     /// Remembers the tree before a stage, which may be interrupted; `stage` is a name without line breaks.
@@ -159,11 +269,12 @@ impl FileTrees {
         let mut objects = b"../../../".to_vec();
         objects.extend(run.as_bytes());
         objects.extend(format!("/{CHANGES}/objects").as_bytes());
-        make_repository(&dir, &config, &objects)
+        make_repository(&dir, &config, Some(&objects))
     }
 
-    /// Makes the repository, and gives it the user's index: what is in there is not read again.
-    async fn start(&self, snapshot: &Snapshot) -> Result<(), GitError> {
+    /// Makes the repository, and gives it the user's index: what is in there is not read again. Returns where the user's
+    /// objects are.
+    async fn start(&self, snapshot: &Snapshot, own: &OwnObjects) -> Result<Vec<u8>, GitError> {
         let asked = [
             "--path-format=absolute",
             "--show-object-format",
@@ -172,7 +283,9 @@ impl FileTrees {
             "--git-path",
             "objects",
         ];
-        let output = self.git(snapshot, "rev-parse", &asked, None, false).await?;
+        let output = self
+            .git_in(&snapshot.place.top, snapshot, "rev-parse", &asked, None, Vec::new())
+            .await?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut lines = output.split(|byte| *byte == b'\n');
         let (Some(format), Some(index), Some(objects), Some(b""), None) =
@@ -187,15 +300,16 @@ impl FileTrees {
                 text(other)
             ),
         };
-        make_repository(&self.dir, &config, objects)?;
-        let own = self.index();
+        make_repository(&self.dir, &config, None)?;
+        let index_file = self.index();
         // What a driver left that was killed.
+        own.remove_unfinished()?;
         remove_file(&self.dir.join("index.lock"))?;
-        remove_file(&own)?;
+        remove_file(&index_file)?;
         match fs::File::open(OsStr::from_bytes(index)) {
             Ok(mut file) => {
                 let written = file.metadata()?.modified()?;
-                let mut copy = fs::File::create(&own)?;
+                let mut copy = fs::File::create(&index_file)?;
                 std::io::copy(&mut file, &mut copy)?;
                 // Git compares the contents of files that are not older than the index.
                 copy.set_modified(written)?;
@@ -204,16 +318,17 @@ impl FileTrees {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(())
+        Ok(quoted(objects))
     }
 
     /// Takes these paths of the directory over into the index. `None` when that changed nothing; else what is left out.
     async fn update(
         &self,
         snapshot: &Snapshot,
+        borrowed: &[u8],
         paths: BTreeSet<Vec<u8>>,
     ) -> Result<Option<Vec<String>>, GitError> {
-        let paths = self.without_excluded(snapshot, paths).await?;
+        let paths = self.without_excluded(snapshot, borrowed, paths).await?;
         if paths.is_empty() {
             return Ok(None);
         }
@@ -221,7 +336,7 @@ impl FileTrees {
         for (option, paths) in [("--force-remove", remove), ("--replace", add)] {
             if !paths.is_empty() {
                 let arguments = ["-z", "--add", "--remove", option, "--stdin"];
-                self.git(snapshot, "update-index", &arguments, Some(&paths), true).await?;
+                self.git(snapshot, "update-index", &arguments, Some(&paths), borrowed).await?;
             }
         }
         Ok(Some(left_out))
@@ -230,6 +345,7 @@ impl FileTrees {
     async fn without_excluded(
         &self,
         snapshot: &Snapshot,
+        borrowed: &[u8],
         mut paths: BTreeSet<Vec<u8>>,
     ) -> Result<BTreeSet<Vec<u8>>, GitError> {
         if self.exclude.is_empty() || paths.is_empty() {
@@ -237,7 +353,7 @@ impl FileTrees {
         }
         let mut arguments = vec!["-z", "--cached", "--others", "--exclude-standard", "--", "."];
         arguments.extend(self.exclude.iter().map(String::as_str));
-        let output = self.git(snapshot, "ls-files", &arguments, None, true).await?;
+        let output = self.git(snapshot, "ls-files", &arguments, None, borrowed).await?;
         let prefix = &*snapshot.place.prefix;
         let included: BTreeSet<&[u8]> =
             output.split(|byte| *byte == 0).filter_map(|path| path.strip_prefix(prefix)).collect();
@@ -245,9 +361,10 @@ impl FileTrees {
         Ok(paths)
     }
 
-    async fn write_tree(&self, snapshot: &Snapshot) -> Result<String, GitError> {
+    async fn write_tree(&self, snapshot: &Snapshot, borrowed: &[u8]) -> Result<String, GitError> {
         // In a partial clone not all files are there.
-        let output = self.git(snapshot, "write-tree", &["--missing-ok"], None, true).await?;
+        let arguments = ["--missing-ok"];
+        let output = self.git(snapshot, "write-tree", &arguments, None, borrowed).await?;
         Ok(String::from_utf8_lossy(&output).trim().to_owned())
     }
 
@@ -255,24 +372,52 @@ impl FileTrees {
         self.dir.join("index")
     }
 
-    /// Runs git at the top of the work tree. With `own`, the index and new objects are those of the run.
+    /// Runs git at the top of the work tree, with the index of the run; new objects are those of the run.
     async fn git(
         &self,
         snapshot: &Snapshot,
         command: &'static str,
         arguments: &[&str],
         input: Option<&[u8]>,
-        own: bool,
+        borrowed: &[u8],
     ) -> Result<Vec<u8>, GitError> {
         let index = self.index();
         let objects = self.dir.join("objects");
-        let mut variables = vec![(self.marker.0.as_str(), OsStr::new(&self.marker.1))];
-        if own {
-            variables.push(("GIT_INDEX_FILE", index.as_os_str()));
-            variables.push(("GIT_OBJECT_DIRECTORY", objects.as_os_str()));
-        }
+        let variables = vec![
+            ("GIT_INDEX_FILE", index.as_os_str()),
+            ("GIT_OBJECT_DIRECTORY", objects.as_os_str()),
+            (BORROWED, OsStr::from_bytes(borrowed)),
+        ];
+        let dir = &snapshot.place.top;
+        self.git_in(dir, snapshot, command, arguments, input, variables).await
+    }
+
+    /// Runs git in the repository of the run, which needs no work tree.
+    async fn own_git(
+        &self,
+        snapshot: &Snapshot,
+        command: &'static str,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+        borrowed: &[u8],
+    ) -> Result<Vec<u8>, GitError> {
+        let variables =
+            vec![("GIT_DIR", self.dir.as_os_str()), (BORROWED, OsStr::from_bytes(borrowed))];
+        self.git_in(&self.dir, snapshot, command, arguments, input, variables).await
+    }
+
+    async fn git_in(
+        &self,
+        dir: &Path,
+        snapshot: &Snapshot,
+        command: &'static str,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+        mut variables: Vec<(&str, &OsStr)>,
+    ) -> Result<Vec<u8>, GitError> {
+        variables.push((self.marker.0.as_str(), OsStr::new(&self.marker.1)));
         let git = GitCommand {
-            dir: &snapshot.place.top,
+            dir,
             filters: snapshot.place.filters(),
             variables: &variables,
             patterns: command == "ls-files",
@@ -283,6 +428,21 @@ impl FileTrees {
             (_, _, message) => Err(GitError::Failed(command, message)),
         }
     }
+}
+
+/// That git could not copy what differs between two trees: that is left out then.
+fn not_kept(error: GitError) -> Result<Vec<String>, GitError> {
+    match error {
+        GitError::Failed(..) | GitError::TimedOut | GitError::TooMuch(_) => {
+            Ok(vec![format!("what was there before cannot be kept: {error}")])
+        }
+        error => Err(error),
+    }
+}
+
+/// The ids as git reads them.
+fn lines(ids: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+    ids.keys().flat_map(|id| [id.as_bytes(), b"\n"].concat()).collect()
 }
 
 /// Why not all trees of a run with this directory were recorded; `None` where they were, or none was.
@@ -302,15 +462,27 @@ pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
         return Ok(());
     }
     let config = fs::read_to_string(from.join("config"))?;
-    make_repository(&to, &config, b"")?;
-    link_all(&from.join("objects"), &to.join("objects"))?;
-    Ok(())
+    make_repository(&to, &config, None)?;
+    // The run may pack its objects meanwhile: what is gone is in a pack now.
+    let mut tries = 0..TRIES;
+    while let Err(error) = link_all(&from.join("objects"), &to.join("objects")) {
+        if error.kind() != ErrorKind::NotFound || tries.next().is_none() {
+            return Err(error.into());
+        }
+    }
+    match fs::copy(from.join(LAST), to.join(LAST)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Links all files of a directory and those below it; objects are never changed.
 fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
+        if own_objects::is_unfinished(&entry.file_name()) {
+            continue;
+        }
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             fs::create_dir_all(&target)?;
@@ -325,30 +497,32 @@ fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A bare repository that borrows objects.
-fn make_repository(dir: &Path, config: &str, objects: &[u8]) -> Result<(), GitError> {
+/// A bare repository; one that borrows objects when these are given.
+fn make_repository(dir: &Path, config: &str, objects: Option<&[u8]>) -> Result<(), GitError> {
     fs::create_dir_all(dir.join("objects/info"))?;
     fs::create_dir_all(dir.join("refs"))?;
     fs::write(dir.join("config"), config)?;
-    let mut alternates = fs::File::create(dir.join("objects/info/alternates"))?;
-    alternates.write_all(&quoted(objects))?;
+    if let Some(objects) = objects {
+        let line = [&*quoted(objects), b"\n"].concat();
+        fs::write(dir.join("objects/info/alternates"), line)?;
+    }
     // Without it, it is no repository.
     fs::write(dir.join("HEAD"), "ref: refs/heads/none\n")?;
     Ok(())
 }
 
-/// A line with a path, as git reads it, with any bytes.
+/// A path as git reads it in lists of directories, with any bytes.
 fn quoted(path: &[u8]) -> Vec<u8> {
-    let mut line = b"\"".to_vec();
+    let mut quoted = b"\"".to_vec();
     for byte in path {
         match byte {
-            b'"' | b'\\' => line.extend([b'\\', *byte]),
-            b'\n' => line.extend(b"\\n"),
-            byte => line.push(*byte),
+            b'"' | b'\\' => quoted.extend([b'\\', *byte]),
+            b'\n' => quoted.extend(b"\\n"),
+            byte => quoted.push(*byte),
         }
     }
-    line.extend(b"\"\n");
-    line
+    quoted.push(b'"');
+    quoted
 }
 
 /// What is to be done with paths, each list as git reads it.

@@ -1,12 +1,18 @@
 //! The difference of two commits as text.
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::git::GitError;
 use crate::git::file_trees::CHANGES;
 use crate::git::filters::Filters;
+use crate::git::own_objects::needed;
 use crate::git::run::GitCommand;
+
+/// Of more files whose contents are gone, none is named.
+const MANY: usize = 1_000;
 
 /// Where commits or trees are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +35,25 @@ impl PatchSource {
             Self::Repository(dir) | Self::Trees(dir) => dir,
         }
     }
+
+    async fn git(
+        &self,
+        command: &'static str,
+        arguments: &[&OsStr],
+        input: Option<&[u8]>,
+    ) -> Result<Vec<u8>, GitError> {
+        let dir = self.dir();
+        let variables: &[_] = match self {
+            Self::Repository(_) => &[],
+            Self::Trees(_) => &[("GIT_DIR", dir.as_os_str())],
+        };
+        let filters = &Filters::NOT_NEEDED;
+        let git = GitCommand { dir, filters, variables, patterns: true };
+        match git.result_of(command, arguments, input).await? {
+            (Some(0), output, _) => Ok(output),
+            (_, _, message) => Err(GitError::Failed(command, message)),
+        }
+    }
 }
 
 /// How a difference is written.
@@ -41,7 +66,7 @@ pub enum PatchStyle {
 }
 
 /// What differs between two commits or trees; at most 64 MB. No program that the repository or the user's settings
-/// name is run.
+/// name is run. Files of trees whose contents are gone are left out, and named by lines with `#` at the beginning.
 ///
 /// # Errors
 ///
@@ -52,6 +77,9 @@ pub async fn patch(
     to: &str,
     style: PatchStyle,
 ) -> Result<Vec<u8>, GitError> {
+    if from == to {
+        return Ok(Vec::new());
+    }
     let mut arguments = vec![
         "-r",
         "--find-renames",
@@ -64,14 +92,37 @@ pub async fn patch(
         PatchStyle::Patch => ["--patch", "--binary", "--full-index"].as_slice(),
         PatchStyle::Stat => &["--stat"],
     });
-    arguments.extend([from, to]);
-    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    let dir = source.dir();
-    let variables: &[_] = match source {
-        PatchSource::Repository(_) => &[],
-        PatchSource::Trees(_) => &[("GIT_DIR", dir.as_os_str())],
+    arguments.extend([from, to, "--"]);
+    let mut arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    let failed = match (source.git("diff-tree", &arguments, None).await, source) {
+        (Err(failed @ GitError::Failed(..)), PatchSource::Trees(_)) => failed,
+        (result, _) => return result,
     };
-    let filters = &Filters::NOT_NEEDED;
-    let git = GitCommand { dir, filters, variables, patterns: false };
-    git.output("diff-tree", &arguments).await
+    let gone = match gone(source, from, to).await {
+        Ok(gone) if (1..=MANY).contains(&gone.len()) => gone,
+        _ => return Err(failed),
+    };
+    let excluded = |path: &Vec<u8>| OsString::from_vec([b":(exclude,literal)", &**path].concat());
+    let excluded: Vec<OsString> = gone.iter().map(excluded).collect();
+    arguments.extend(excluded.iter().map(OsString::as_os_str));
+    let rest = source.git("diff-tree", &arguments, None).await?;
+    let named = gone
+        .iter()
+        .map(|path| format!("# {}: git has removed one of its contents\n", path.escape_ascii()));
+    Ok([named.collect::<String>().into_bytes(), rest].concat())
+}
+
+/// The changed files one of whose contents is gone.
+async fn gone(source: &PatchSource, from: &str, to: &str) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let arguments = ["-r", "-z", "--raw", "--no-renames", from, to].map(OsStr::new);
+    let raw = source.git("diff-tree", &arguments, None).await?;
+    let needed: Vec<(String, Vec<u8>)> = needed(&raw).collect();
+    let ids: Vec<u8> = needed.iter().flat_map(|(id, _)| [id.as_bytes(), b"\n"].concat()).collect();
+    let check = ["--batch-check", "--buffer"].map(OsStr::new);
+    let found = source.git("cat-file", &check, Some(&ids)).await?;
+    let found = String::from_utf8_lossy(&found);
+    let missing: BTreeSet<&str> =
+        found.lines().filter_map(|line| line.strip_suffix(" missing")).collect();
+    let is_gone = |(id, path): (String, Vec<u8>)| missing.contains(&*id).then_some(path);
+    Ok(needed.into_iter().filter_map(is_gone).collect())
 }

@@ -3,8 +3,10 @@
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, Command};
@@ -116,7 +118,7 @@ impl GitCommand<'_> {
         arguments: &[&OsStr],
         input: Option<&[u8]>,
     ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
-        let mut git = Command::new("git");
+        let mut git = Command::new(program());
         git.current_dir(self.dir).kill_on_drop(true);
         git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
         git.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -142,6 +144,22 @@ impl GitCommand<'_> {
         let stderr = &stderr[..stderr.len().min(STDERR_BYTES)];
         Ok((code, output, String::from_utf8_lossy(stderr).trim().to_owned()))
     }
+}
+
+/// The first `git` of the directories in `PATH`. With its whole path, it is started without a copy of the memory map of
+/// this process (by `vfork`), which takes as long as a small git command.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_program = |file: &PathBuf| {
+            let found = file.metadata();
+            found.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+        };
+        let absolute = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
+        let found = absolute.map(|dir| dir.join("git")).find(is_program);
+        found.unwrap_or_else(|| PathBuf::from("git"))
+    })
 }
 
 /// The result, or an error after the timeout.

@@ -6,6 +6,8 @@
 mod bwrap;
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod containers;
 mod ends;
 #[cfg(test)]
 mod files;

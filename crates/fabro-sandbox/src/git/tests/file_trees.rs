@@ -65,10 +65,13 @@ async fn check(before: &str, script: &str, expect: &str) {
     let tree =
         std::process::Command::new("git").arg("write-tree").current_dir(dir).output().unwrap();
     assert_eq!(String::from_utf8(tree.stdout).unwrap().trim(), second.id, "{before} / {script}");
-    sh(
-        &changes,
-        "GIT_DIR=. git fsck --strict --no-dangling 2>&1 | grep -v '^notice' >problems || true; ! grep -v 'unborn\\|No default' problems",
+    let borrowed = dir.join(".git/objects");
+    let fsck = format!(
+        "export GIT_DIR=. GIT_ALTERNATE_OBJECT_DIRECTORIES={}; git fsck --strict --no-dangling 2>&1 | \
+         grep -v '^notice' >problems || true; ! grep -v 'unborn\\|No default' problems",
+        borrowed.display()
     );
+    sh(&changes, &fsck);
 }
 
 #[tokio::test]
@@ -260,4 +263,114 @@ async fn forks_and_sub_workflows_read_the_trees() {
     // A run without trees has none to share.
     share_file_trees(scene.run.path(), &run("other")).unwrap();
     assert!(!run("other").exists());
+}
+
+/// Removes everything from a repository that none of its references has.
+const GC: &str =
+    "git reflog expire --expire=now --all; git gc -q --prune=now; git prune --expire=now";
+
+#[tokio::test]
+async fn what_git_removes_from_the_repository_is_still_known() {
+    let dir = repository();
+    let dir = dir.path();
+    let scene = Scene::new(&[]);
+    // Contents that only the index had, of a commit that is replaced, and of a branch that is deleted.
+    sh(
+        dir,
+        "echo staged >>a; git add a; git commit -qm two; echo indexed >>a; git add a; echo n >n; git add n",
+    );
+    let mut trees = vec![scene.record(dir).await];
+    for script in [
+        "echo later >>a; git add a",
+        "git rm -qf n; echo x >>sub/b; git add -A; git commit -qm three",
+        "git commit -q --amend -m amended; git checkout -q -b other; echo o >o; git add o; git commit -qm o",
+        "git checkout -q main; git branch -qD other; git reset -q --hard HEAD^",
+        "rm -rf sub; git commit -qam gone",
+    ] {
+        sh(dir, script);
+        trees.push(scene.record(dir).await);
+    }
+    assert!(trees.iter().all(|tree| tree.left_out.is_empty()), "{trees:?}");
+    let patches = async || {
+        let mut patches = Vec::new();
+        for (from, to) in trees.iter().flat_map(|from| trees.iter().map(move |to| (from, to))) {
+            patches.push(scene.patch(from, to, PatchStyle::Patch).await);
+        }
+        patches
+    };
+    let before = patches().await;
+    sh(dir, &format!("git reset -q --hard HEAD~1; {GC}"));
+    assert_eq!(patches().await, before);
+    std::fs::remove_dir_all(dir.join(".git")).unwrap();
+    assert_eq!(patches().await, before);
+    assert!(before[1].contains("+later") && before[0].is_empty(), "{}", before[1]);
+}
+
+/// By the stage itself, or by a person while the run waits.
+#[tokio::test]
+async fn what_git_removes_before_it_is_kept_is_named() {
+    let dir = repository();
+    let dir = dir.path();
+    let scene = Scene::new(&[]);
+    sh(dir, "echo indexed >>a; git add a");
+    let first = scene.record(dir).await;
+    sh(dir, &format!("echo x >a; echo x >>sub/b; git add -A; {GC}"));
+    let second = scene.record(dir).await;
+    assert_eq!(second.left_out, ["a: git has removed what it was before"]);
+    let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
+    insta::assert_snapshot!(stat, @r"
+    # a: git has removed one of its contents
+     sub/b | 1 +
+     1 file changed, 1 insertion(+)
+    ");
+    // The trees of a commit that it began with.
+    let scene = Scene::new(&[]);
+    sh(dir, "git commit -qam two");
+    let third = scene.record(dir).await;
+    sh(dir, &format!("git checkout -q HEAD^; git branch -qD main; echo z >>sub/deep/c; {GC}"));
+    let fourth = scene.record(dir).await;
+    assert_eq!(fourth.left_out.len(), 1, "{fourth:?}");
+    assert!(fourth.left_out[0].starts_with("what was there before cannot be kept: git diff-tree"));
+    let source = PatchSource::of_run(scene.run.path());
+    patch(&source, &third.id, &fourth.id, PatchStyle::Stat).await.unwrap_err();
+    // The next changes are known.
+    sh(dir, "echo y >>a; git add a");
+    let fifth = scene.record(dir).await;
+    assert_eq!(fifth.left_out, [""; 0]);
+    assert!(scene.patch(&fourth, &fifth, PatchStyle::Patch).await.contains("+y"));
+}
+
+#[tokio::test]
+async fn objects_of_many_changes_are_packed() {
+    let dir = repository();
+    let dir = dir.path();
+    let scene = Scene::new(&[]);
+    let first = scene.record(dir).await;
+    let files = || {
+        let list = "find objects -type f | wc -l";
+        let output = std::process::Command::new("sh")
+            .args(["-c", list])
+            .current_dir(scene.run.path().join(CHANGES))
+            .output();
+        String::from_utf8(output.unwrap().stdout).unwrap().trim().parse::<usize>().unwrap()
+    };
+    let change = async |number: usize| {
+        std::fs::write(dir.join("sub/deep/c"), number.to_string()).unwrap();
+        scene.record(dir).await
+    };
+    let second = change(0).await;
+    let patch = scene.patch(&first, &second, PatchStyle::Patch).await;
+    // As if there had been many changes before.
+    let changes = scene.run.path().join(CHANGES);
+    sh(
+        &changes,
+        "mkdir many; for n in $(seq 3000); do echo $n >many/$n; done; \
+         ls many/* | GIT_DIR=. git hash-object -w --stdin-paths >many/ids; rm -r many",
+    );
+    let before = files();
+    let third = change(1).await;
+    assert_eq!(third.warning, None);
+    assert!(before > 3_000 && files() < 20, "{before} {}", files());
+    assert_eq!(scene.patch(&first, &second, PatchStyle::Patch).await, patch);
+    assert!(scene.patch(&second, &third, PatchStyle::Patch).await.contains("+1"));
 }
