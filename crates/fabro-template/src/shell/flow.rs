@@ -49,7 +49,7 @@ pub(super) fn file_in(source: &str) -> Cow<'_, str> {
     }
 }
 
-fn is_positional(rest: &str) -> bool {
+pub(super) fn is_positional(rest: &str) -> bool {
     rest.starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
 }
 

@@ -388,6 +388,9 @@ impl Scanner<'_> {
         let is_indirect = self.bytes[inside.start - 1] == b'!' && !lists_keys;
         let has_offset = after.starts_with(':') && !after[1..].starts_with(['-', '=', '?', '+']);
         if is_indirect || after.ends_with("@P") {
+            if flow::is_positional(&self.text[inside.clone()]) {
+                self.sinks.evaluated.insert(flow::ARGUMENTS.to_owned());
+            }
             self.evaluate(inside);
         } else if after.starts_with('[') || has_offset {
             self.evaluate(name_end..inside.end);
