@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use fabro_redact::Redactor;
+
 /// Where such files are, in each folder.
 const NAMES: [&str; 4] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"];
 
@@ -26,8 +28,9 @@ pub struct ProjectDocs {
 ///
 /// The root is the nearest folder with `.git` or `.fabro`, else `dir` itself. When they are longer than
 /// [`DOCUMENT_BYTES`] together, the longest are cut to the same length, with a note. Files that
-/// lead out of the project, cannot be read or are not text are skipped.
-pub fn project_docs(dir: &Path) -> ProjectDocs {
+/// lead out of the project, cannot be read or are not text are skipped. Secrets are redacted before the cut,
+/// which could leave a part of one.
+pub fn project_docs(dir: &Path, redactor: &Redactor) -> ProjectDocs {
     let Ok(dir) = dir.canonicalize() else { return ProjectDocs::default() };
     let root = project_root(&dir);
     let mut folders: Vec<_> = dir.ancestors().take_while(|it| it.starts_with(&root)).collect();
@@ -37,6 +40,7 @@ pub fn project_docs(dir: &Path) -> ProjectDocs {
         for name in NAMES {
             let path = folder.join(name);
             let Some(text) = document(&root, &path) else { continue };
+            let text = redactor.redact(&text).into_owned();
             if documents.iter().any(|(_, known)| *known == text) {
                 continue;
             }
@@ -55,7 +59,7 @@ pub(crate) fn project_root(dir: &Path) -> PathBuf {
 
 fn document(root: &Path, path: &Path) -> Option<String> {
     let real = path.canonicalize().ok()?;
-    let text = real.starts_with(root).then(|| read_start(&real, DOCUMENT_BYTES))?.ok()?;
+    let text = real.starts_with(root).then(|| read_start(&real, READ_BYTES))?.ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -120,6 +124,9 @@ fn share(mut lengths: Vec<usize>, mut room: usize) -> usize {
     usize::MAX
 }
 
+/// How much is read of a file: what is cut off in the middle of a secret lies far behind what is shown.
+const READ_BYTES: usize = DOCUMENT_BYTES * 2;
+
 /// More documents than this are left out, those farthest from the folder first.
 const MOST_DOCUMENTS: usize = 64;
 
@@ -152,7 +159,7 @@ mod tests {
             ("a/b/GEMINI.md", "Only here."),
             ("other/AGENTS.md", "Elsewhere."),
         ]);
-        insta::assert_snapshot!(project_docs(&dir.path().join("a/b")).text, @r"
+        insta::assert_snapshot!(project_docs(&dir.path().join("a/b"), &Redactor::default()).text, @r"
         ## AGENTS.md
 
         Use tabs.
@@ -170,8 +177,24 @@ mod tests {
     #[test]
     fn without_a_root_only_the_folder_counts() {
         let dir = folder(&[("AGENTS.md", "Above."), ("a/AGENTS.md", "Here.")]);
-        assert_eq!(project_docs(&dir.path().join("a")).text, "## AGENTS.md\n\nHere.");
-        assert_eq!(project_docs(&dir.path().join("nowhere")).text, "");
+        assert_eq!(
+            project_docs(&dir.path().join("a"), &Redactor::default()).text,
+            "## AGENTS.md\n\nHere."
+        );
+        assert_eq!(project_docs(&dir.path().join("nowhere"), &Redactor::default()).text, "");
+    }
+
+    #[test]
+    fn a_secret_is_redacted_before_it_is_cut_through() {
+        let secret = "a-value-that-is-a-secret";
+        let redactor = Redactor::new([("TOKEN", secret.to_owned())]);
+        for place in DOCUMENT_BYTES - 300..DOCUMENT_BYTES {
+            let text = format!("{}{secret}{}", "x".repeat(place), "y".repeat(999));
+            let dir = folder(&[("AGENTS.md", &text)]);
+            let docs = project_docs(dir.path(), &redactor);
+            assert_eq!(docs.cut, ["AGENTS.md"]);
+            assert!(!docs.text.contains("xa-"), "{place}");
+        }
     }
 
     #[test]
@@ -184,7 +207,7 @@ mod tests {
             ("a/AGENTS.md", &format!("near {long}")),
             ("a/CLAUDE.md", "nearest"),
         ]);
-        let docs = project_docs(&dir.path().join("a"));
+        let docs = project_docs(&dir.path().join("a"), &Redactor::default());
         assert!((DOCUMENT_BYTES - 200..=DOCUMENT_BYTES).contains(&docs.text.len()));
         assert_eq!(docs.cut, ["AGENTS.md", "a/AGENTS.md"]);
         assert!(docs.text.starts_with("## AGENTS.md\n\nfirst ää"));
@@ -203,6 +226,6 @@ mod tests {
         let dir = folder(&[(".git/HEAD", ""), ("CLAUDE.md", "mine"), ("GEMINI.md", "a\0b")]);
         std::os::unix::fs::symlink(outside.path().join("secret"), dir.path().join("AGENTS.md"))
             .unwrap();
-        assert_eq!(project_docs(dir.path()).text, "## CLAUDE.md\n\nmine");
+        assert_eq!(project_docs(dir.path(), &Redactor::default()).text, "## CLAUDE.md\n\nmine");
     }
 }

@@ -10,7 +10,7 @@ use fabro_engine::checkpoint::StageName;
 use fabro_engine::read_all;
 use fabro_events::{Event, timestamp};
 use fabro_store::{Runs, SqliteStore, StoreError};
-use fabro_terminal::{Paint, one_line};
+use fabro_terminal::{Paint, clean, one_line};
 use fabro_types::{RunId, bounded};
 
 use crate::error;
@@ -192,7 +192,7 @@ impl Global {
     pub fn warn(&self, warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
         let word = self.paint_stderr().warning("warning:");
         for warning in warnings {
-            stderr(&format!("{word} {}\n", bounded(&warning.to_string())));
+            stderr(&format!("{word} {}\n", clean(&bounded(&warning.to_string()))));
         }
     }
 
@@ -219,7 +219,7 @@ impl Global {
     /// A `fabro` command for hints, with the store of this one.
     pub fn command(&self, rest: &str) -> String {
         match &self.store {
-            Some(dir) => format!("fabro {rest} --store {}", quoted(dir)),
+            Some(dir) => format!("fabro {rest} --store {}", clean(&quoted(dir))),
             None => format!("fabro {rest}"),
         }
     }

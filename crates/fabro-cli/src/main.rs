@@ -38,6 +38,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
+use fabro_terminal::clean;
 
 fn main() -> ExitCode {
     private::close();
@@ -77,7 +78,13 @@ fn refused(error: &clap::Error) -> ExitCode {
     let global = global::Global::default();
     let paint = if error.use_stderr() { global.paint_stderr() } else { global.paint_stdout() };
     let text = error.render();
-    let text = if paint.is_on() { text.ansi().to_string() } else { text.to_string() };
+    // The colors of clap stand around what was typed, which may hold escape sequences of its own.
+    let is_plain = !args.iter().any(|arg| arg.contains('\u{1b}'));
+    let text = if paint.is_on() && is_plain {
+        text.ansi().to_string()
+    } else {
+        clean(&text.to_string()).into_owned()
+    };
     if error.use_stderr() {
         output::stderr(&text);
     } else if let Err(error) = output::text(&text) {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use fabro_terminal::clean_painted;
+use fabro_terminal::{Paint, clean, clean_painted};
 use fabro_types::escaped_json;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
@@ -16,19 +16,24 @@ use crate::error;
 /// Writes a text for people to stderr, and ignores a closed one. Only colors pass of what could
 /// control a terminal.
 pub fn stderr(text: &str) {
-    fabro_terminal::stderr(&clean_painted(text));
+    fabro_terminal::stderr(&safe(text));
 }
 
 /// The same to stdout: all of it or an error.
 pub fn text(text: &str) -> anyhow::Result<()> {
-    stdout(&clean_painted(text))
+    stdout(&safe(text))
+}
+
+/// Without any colors of ours there is nothing in a text that a terminal should obey.
+fn safe(text: &str) -> Cow<'_, str> {
+    if Paint::is_any_on() { clean_painted(text) } else { clean(text) }
 }
 
 /// Writes to stdout as it is, all of it or an error: what other programs read. To a terminal only
 /// what does not control it.
 pub fn stdout(text: &str) -> anyhow::Result<()> {
     let is_seen = io::stdout().is_terminal();
-    let shown = if is_seen { clean_painted(text) } else { Cow::Borrowed(text) };
+    let shown = if is_seen { safe(text) } else { Cow::Borrowed(text) };
     fabro_terminal::stdout(&shown).map_err(|error| match error.kind() {
         // The reader has closed the pipe, which is not an error.
         io::ErrorKind::BrokenPipe => error.into(),

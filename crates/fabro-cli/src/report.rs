@@ -148,7 +148,7 @@ pub fn without_warnings(error: anyhow::Error) -> anyhow::Error {
         Ok(ConfigError::Invalid(findings)) => {
             let (warnings, errors) = findings.split();
             if !warnings.list.is_empty() {
-                output::stderr(&format!("{warnings}\n"));
+                output::stderr(&format!("{}\n", clean(&warnings.to_string())));
             }
             ConfigError::Invalid(Box::new(errors)).into()
         }

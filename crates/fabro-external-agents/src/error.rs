@@ -93,6 +93,10 @@ pub enum BackendError {
     },
 }
 
+/// How much of a message is kept as it arrives, and how much of it is recorded, in characters.
+const RECEIVED_CHARS: usize = 16_000;
+const MESSAGE_CHARS: usize = 2_000;
+
 impl BackendError {
     /// How the failure is treated.
     pub fn class(&self) -> FailureClass {
@@ -109,7 +113,7 @@ impl BackendError {
     }
 
     pub(crate) fn reported(program: &str, kind: impl Into<StatedKind>, message: &str) -> Self {
-        let message = message.trim().chars().take(2000).collect();
+        let message = message.trim().chars().take(RECEIVED_CHARS).collect();
         Self::Reported { program: program.to_owned(), kind: kind.into(), message }
     }
 
@@ -137,13 +141,25 @@ impl BackendError {
         }
     }
 
-    /// The same with messages of a protocol redacted; output was redacted as it arrived.
+    /// The same with a message of at most 2,000 characters. A secret that the limit cuts through can no longer be
+    /// found, so messages are redacted first.
+    pub(crate) fn shortened(self) -> Self {
+        match self {
+            Self::Reported { program, kind, message } => {
+                let message = message.chars().take(MESSAGE_CHARS).collect();
+                Self::Reported { program, kind, message }
+            }
+            other => other,
+        }
+    }
+
+    /// The same with messages of a protocol redacted and shortened; output was redacted as it arrived.
     #[cfg(feature = "acp")]
     pub(crate) fn redacted(self, redactor: &fabro_redact::Redactor) -> Self {
         match self {
             Self::Reported { program, kind, message } => {
                 let message = redactor.redact(&message).into_owned();
-                Self::Reported { program, kind, message }
+                Self::Reported { program, kind, message }.shortened()
             }
             Self::NotReady { program, error } => {
                 Self::NotReady { program, error: Box::new(error.redacted(redactor)) }

@@ -1,6 +1,7 @@
 //! The memory of a workflow: the turns of earlier stages and people, for a stage's prompt and the tools
 //! of its agent.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,13 +84,21 @@ pub(crate) async fn passages(
     stage: &Stage,
     memory: &Memory,
     prompt: &str,
+    redactor: &Redactor,
 ) -> Result<String, Failure> {
     let globs = stage.spec().llm().and_then(|llm| llm.rag.clone());
     let Some(globs) = globs else { return Ok(String::new()) };
     let query = memory.query(prompt);
     let root = stage.run.work_dir.clone();
+    let redactor = redactor.clone();
     let found = tokio::task::spawn_blocking(move || {
-        let index = Index::build(Path::new(&root), &[&globs])?;
+        // A passage may end in the middle of a secret, which nothing would find then.
+        let redacted = |text: &mut String| {
+            if let Cow::Owned(redacted) = redactor.redact(text) {
+                *text = redacted;
+            }
+        };
+        let index = Index::build_with(Path::new(&root), &[&globs], redacted)?;
         let hits = index.search(&query, PASSAGES)?;
         Ok::<_, fabro_retrieval::RetrievalError>(fabro_retrieval::block(
             &hits,

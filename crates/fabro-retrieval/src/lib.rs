@@ -95,8 +95,23 @@ impl Index {
     ///
     /// A glob is not valid or leads out of the root, the root is not a directory, or the database fails.
     pub fn build<G: AsRef<str>>(root: &Path, globs: &[G]) -> Result<Self, RetrievalError> {
+        Self::build_with(root, globs, |_| {})
+    }
+
+    /// The same, where `change` changes the text of each file before it is divided into chunks: to remove
+    /// secrets, for example, which are not found in a chunk that ends in the middle of one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`](Self::build).
+    pub fn build_with<G: AsRef<str>>(
+        root: &Path,
+        globs: &[G],
+        change: impl Fn(&mut String),
+    ) -> Result<Self, RetrievalError> {
         let globs = globs::Globs::parse(root, globs)?;
-        let files::Files { texts, mut report } = files::read(root, &globs)?;
+        let files::Files { mut texts, mut report } = files::read(root, &globs)?;
+        texts.values_mut().for_each(change);
         let chunks: Vec<Chunk> =
             texts.iter().flat_map(|(path, text)| chunk::chunks(path, text)).collect();
         report.chunks = chunks.len();

@@ -63,10 +63,37 @@ pub(crate) fn of(env: &[(String, String)]) -> Option<PathBuf> {
     Some(dir)
 }
 
-/// Puts a process that has just started into a control group, with all that it starts from now on.
+/// A script for `sh` that enters the control group whose `cgroup.procs` is its `$0`, and becomes the program in
+/// its arguments. So a program is in the group before it starts anything, however long this process
+/// waits for the processor.
+pub(crate) const ENTER: &str = r#"{ echo 0 > "$0"; } 2>/dev/null; exec "$@""#;
+
+/// The shell for [`ENTER`].
+pub(crate) const ENTER_SHELL: &str = "/bin/sh";
+
+/// The most processes that are moved for one that has just started.
+const MOST_MOVED: usize = 1_000;
+
+/// Puts a process that has just started into a control group, with all that it has started and will start.
 pub(crate) fn enter(dir: &Path, pid: i32) {
-    // What cannot be moved is still found by its variable, its parent or its process group.
-    let _ = fs::write(dir.join("cgroup.procs"), pid.to_string());
+    let mut open = vec![pid];
+    for _ in 0..MOST_MOVED {
+        let Some(pid) = open.pop() else { return };
+        // What cannot be moved is still found by its variable, its parent or its process group.
+        let _ = fs::write(dir.join("cgroup.procs"), pid.to_string());
+        // Those that it starts from here on are in the group.
+        open.extend(children(pid));
+    }
+}
+
+/// The children of a process, as far as the kernel lists them (`CONFIG_PROC_CHILDREN`).
+fn children(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// The process groups of the processes in the control group of a mark.
@@ -130,6 +157,44 @@ pub(crate) fn is_own(dir: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_enters_its_group_before_it_starts() {
+        let dir = tempfile::tempdir().unwrap();
+        let procs = dir.path().join("cgroup.procs");
+        let enter = |procs: &Path, program: &[&str]| {
+            let mut shell = std::process::Command::new(ENTER_SHELL);
+            shell.args(["-c", ENTER]).arg(procs).args(program).output().unwrap()
+        };
+        let seen = enter(&procs, &["cat", &procs.to_string_lossy()]);
+        assert_eq!(seen.stdout, b"0\n", "itself, and before the program");
+        let words = enter(Path::new("/none/cgroup.procs"), &["printf", "<%s>", "a b", "", "$x"]);
+        assert_eq!((&*words.stdout, &*words.stderr), (&b"<a b><><$x>"[..], &b""[..]));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_a_process_has_started_already_is_moved_with_it() {
+        let script = "sleep 60 & sleep 60 & echo; wait";
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script]).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let mut line = [0];
+        std::io::Read::read_exact(&mut shell.stdout.take().unwrap(), &mut line).unwrap();
+        let started = children(shell.id().cast_signed());
+        for pid in &started {
+            let pid = rustix::process::Pid::from_raw(*pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
+        if Path::new("/proc/self/task")
+            .join(std::process::id().to_string())
+            .join("children")
+            .exists()
+        {
+            assert_eq!(started.len(), 2);
+        }
+    }
 
     #[test]
     fn the_own_group_is_below_the_mount() {

@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::cgroup::{self, ENTER, ENTER_SHELL};
 use crate::ends::Ends;
 use crate::group::Group;
 use crate::launch::Launch;
@@ -200,8 +201,17 @@ fn spawn(
     stderr: Stdio,
 ) -> Result<(Child, Group), ExecError> {
     let &Start { program, request, sandbox } = start;
-    let mut command = command(program, request.cwd, sandbox, request.reads, file)
+    let cgroup = match request.env {
+        Environment::Only(variables) if sandbox.is_none() => cgroup::of(variables),
+        _ => None,
+    };
+    let cgroup = cgroup.filter(|_| Path::new(ENTER_SHELL).is_file());
+    let first = if cgroup.is_some() { Path::new(ENTER_SHELL) } else { program };
+    let mut command = command(first, request.cwd, sandbox, request.reads, file)
         .map_err(|source| start_error(program, request.cwd, source))?;
+    if let Some(dir) = &cgroup {
+        command.args(["-c", ENTER]).arg(dir.join("cgroup.procs")).arg(program);
+    }
     let script = sandbox.and(file).map(|_| Sandbox::script_path());
     let file = script.as_deref().map(Path::new).or(file);
     match (request.language, file) {

@@ -5,9 +5,11 @@
 //! and PID namespace sees that. Each new owner increases the epoch, and a commit names the epoch it
 //! was made under, so a driver that was suspended for longer than its lease cannot write any more.
 //!
-//! Expiry is compared with the clock of the store. A clock that is set forward can end a lease early:
-//! its owner stops at its next commit, and nothing is recorded twice. A clock that is set back ends no
-//! lease, and delays a takeover by at most one time to live.
+//! Expiry is judged by the monotonic clock of the machine where the owner runs on this one since the
+//! same boot: setting a clock or sleeping (suspend) neither ends nor prolongs such a lease. Of an owner
+//! elsewhere the wall clock decides. One that is set forward can then end a lease early: its owner stops
+//! at its next commit, and nothing is recorded twice. One that is set back ends no lease, and delays a
+//! takeover by at most one time to live.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -49,11 +51,15 @@ impl LeaseOwner {
     /// Whether the process has certainly ended. False for a process of another machine, and where
     /// `/proc` hides the processes of other users (`hidepid`), which it does if it hides process 1.
     pub fn has_ended(&self) -> bool {
-        let host = host();
-        !host.is_empty()
-            && host == self.host
+        self.is_of_this_host()
             && start_time(self.pid) != Some(self.started)
             && start_time(1).is_some()
+    }
+
+    /// Whether `pid` and the monotonic clock mean the same for this process.
+    fn is_of_this_host(&self) -> bool {
+        let host = host();
+        !host.is_empty() && host == self.host
     }
 }
 
@@ -86,8 +92,49 @@ pub struct LeaseRecord {
     pub epoch: u64,
     /// That owner; absent once the lease is released.
     pub owner: Option<LeaseOwner>,
-    /// When it expires unless it is renewed, in milliseconds since 1970 by the store's clock.
-    pub expires_ms: i64,
+    /// When it expires unless it is renewed.
+    pub expires: LeaseTime,
+}
+
+/// A time by the two clocks that leases are judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTime {
+    /// The wall clock: milliseconds since 1970.
+    pub wall_ms: i64,
+    /// The monotonic clock of the machine, which is never set, and stands still while the machine sleeps:
+    /// milliseconds. Absent where processes share none, and for leases of earlier versions.
+    pub monotonic_ms: Option<i64>,
+}
+
+impl LeaseTime {
+    /// The time now.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            wall_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            monotonic_ms: monotonic_ms(),
+        }
+    }
+
+    /// The time after `ttl`.
+    pub fn after(self, ttl: Duration) -> Self {
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            wall_ms: self.wall_ms.saturating_add(ttl_ms),
+            monotonic_ms: self.monotonic_ms.map(|now| now.saturating_add(ttl_ms)),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn monotonic_ms() -> Option<i64> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Some(now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn monotonic_ms() -> Option<i64> {
+    None
 }
 
 /// The answer to a process that wants a lease.
@@ -105,27 +152,32 @@ impl LeaseRecord {
         current: Option<Self>,
         owner: &LeaseOwner,
         ttl: Duration,
-        now_ms: i64,
+        now: LeaseTime,
     ) -> LeaseRequest {
-        let expires_ms = after(now_ms, ttl);
+        let expires = now.after(ttl);
         match current {
             // A later expiry was written before the clock was set back. Its owner keeps the lease by
             // renewing it; if it has ended, the lease does not last longer than usual.
-            Some(held) if held.owner(now_ms).is_some() => {
-                let expires_ms = held.expires_ms.min(expires_ms);
-                LeaseRequest::Refused(Self { expires_ms, ..held })
+            Some(mut held) if held.owner(now).is_some() => {
+                held.expires.wall_ms = held.expires.wall_ms.min(expires.wall_ms);
+                LeaseRequest::Refused(held)
             }
             current => LeaseRequest::Granted(Self {
                 epoch: current.map_or(0, |earlier| earlier.epoch) + 1,
                 owner: Some(owner.clone()),
-                expires_ms,
+                expires,
             }),
         }
     }
 
     /// The process that has the lease, unless it has expired or its owner has ended.
-    pub fn owner(&self, now_ms: i64) -> Option<&LeaseOwner> {
-        self.owner.as_ref().filter(|owner| now_ms < self.expires_ms && !owner.has_ended())
+    pub fn owner(&self, now: LeaseTime) -> Option<&LeaseOwner> {
+        let owner = self.owner.as_ref()?;
+        let has_expired = match (self.expires.monotonic_ms, now.monotonic_ms) {
+            (Some(expires), Some(now)) if owner.is_of_this_host() => now >= expires,
+            _ => now.wall_ms >= self.expires.wall_ms,
+        };
+        (!has_expired && !owner.has_ended()).then_some(owner)
     }
 
     /// Checks what a commit is made under: `lease`, or none where no process may have one.
@@ -133,30 +185,19 @@ impl LeaseRecord {
         current: Option<&Self>,
         run: RunId,
         lease: Option<Lease>,
-        now_ms: i64,
+        now: LeaseTime,
     ) -> Result<(), StoreError> {
         match (lease, current) {
             (Some(lease), Some(held)) if held.epoch == lease.epoch && held.owner.is_some() => {
                 Ok(())
             }
             (Some(lease), _) => Err(StoreError::LeaseLost { run: lease.run }),
-            (None, held) => match held.and_then(|held| held.owner(now_ms)) {
+            (None, held) => match held.and_then(|held| held.owner(now)) {
                 Some(owner) => Err(StoreError::Driven { run, pid: Some(owner.pid) }),
                 None => Ok(()),
             },
         }
     }
-}
-
-/// The time after `ttl`, in milliseconds since 1970.
-pub(crate) fn after(now_ms: i64, ttl: Duration) -> i64 {
-    now_ms.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// Milliseconds since 1970 by the system's clock.
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Who drives which run. One lease covers a run and all its sub-workflows.
@@ -205,15 +246,20 @@ mod tests {
         LeaseOwner { host: "elsewhere".into(), pid: 7, started: 1 }
     }
 
+    fn at(wall_ms: i64, monotonic_ms: Option<i64>) -> LeaseTime {
+        LeaseTime { wall_ms, monotonic_ms }
+    }
+
     fn held(owner: LeaseOwner, expires_ms: i64) -> LeaseRecord {
-        LeaseRecord { epoch: 4, owner: Some(owner), expires_ms }
+        LeaseRecord { epoch: 4, owner: Some(owner), expires: at(expires_ms, None) }
     }
 
     /// The epoch that is granted or in force at 1,000,000 ms, and when it expires.
     fn request(current: Option<LeaseRecord>) -> (&'static str, u64, i64) {
-        match LeaseRecord::request(current, &LeaseOwner::this_process(), TTL, 1_000_000) {
-            LeaseRequest::Granted(it) => ("granted", it.epoch, it.expires_ms),
-            LeaseRequest::Refused(it) => ("refused", it.epoch, it.expires_ms),
+        let now = at(1_000_000, None);
+        match LeaseRecord::request(current, &LeaseOwner::this_process(), TTL, now) {
+            LeaseRequest::Granted(it) => ("granted", it.epoch, it.expires.wall_ms),
+            LeaseRequest::Refused(it) => ("refused", it.epoch, it.expires.wall_ms),
         }
     }
 
@@ -221,7 +267,7 @@ mod tests {
     fn a_lease_is_granted_when_no_other_process_has_it() {
         let this = LeaseOwner::this_process();
         let ended = LeaseOwner { started: this.started - 1, ..this.clone() };
-        let released = LeaseRecord { epoch: 4, owner: None, expires_ms: 2_000_000 };
+        let released = LeaseRecord { epoch: 4, owner: None, expires: at(2_000_000, None) };
         assert_eq!(request(None), ("granted", 1, 1_030_000));
         assert_eq!(request(Some(released)), ("granted", 5, 1_030_000));
         assert_eq!(request(Some(held(elsewhere(), 1_000_000))), ("granted", 5, 1_030_000));
@@ -236,6 +282,21 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn setting_the_clock_neither_ends_nor_prolongs_a_lease_of_this_machine() {
+        let is_held = |owner: LeaseOwner, now| {
+            let expires = at(1_030_000, Some(50_000));
+            LeaseRecord { epoch: 4, owner: Some(owner), expires }.owner(now).is_some()
+        };
+        let this = LeaseOwner::this_process();
+        assert!(is_held(this.clone(), at(90_000_000, Some(49_999))), "set forward");
+        assert!(!is_held(this.clone(), at(1_000, Some(50_000))), "set back");
+        assert!(!is_held(this, at(1_030_000, None)), "without a monotonic clock");
+        assert!(!is_held(elsewhere(), at(1_030_000, Some(10))), "the clock of another machine");
+        assert!(is_held(elsewhere(), at(1_029_999, Some(60_000))), "the clock of another machine");
+    }
+
+    #[test]
     fn a_commit_needs_the_latest_epoch() {
         let run = RunId::from_parts(0, 1);
         let lease = |epoch| Some(Lease { run, epoch });
@@ -243,7 +304,7 @@ mod tests {
             current.as_ref(),
             run,
             lease,
-            1_000_000,
+            at(1_000_000, None),
         ) {
             Ok(()) => "ok",
             Err(StoreError::LeaseLost { .. }) => "lost",

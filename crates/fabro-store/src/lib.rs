@@ -53,7 +53,7 @@ pub use error::{StoreError, StoreWarning};
 use fabro_blob::BlobStore;
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
-pub use lease::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, Leases};
+pub use lease::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, LeaseTime, Leases};
 pub use leased::LeasedStore;
 pub use memory::MemoryStore;
 use serde::{Deserialize, Serialize};

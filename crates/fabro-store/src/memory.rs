@@ -9,11 +9,10 @@ use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 
 use crate::gate::{self, Effect};
-use crate::lease::{after, now_ms};
 use crate::summary::{self, Known, RunSummary};
 use crate::{
     Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, LeaseRecord, LeaseRequest,
-    Leases, Message, RunAt, RunLog, Runs, StoreError, StoreWarning,
+    LeaseTime, Leases, Message, RunAt, RunLog, Runs, StoreError, StoreWarning,
 };
 
 /// A store in memory, for tests and for runs that need not outlive the process. Blobs of a
@@ -179,14 +178,14 @@ impl Run {
 impl State {
     fn check_lease(&self, run: RunId, lease: Option<Lease>) -> Result<(), StoreError> {
         let current = self.leases.get(&lease.map_or(run, |lease| lease.run));
-        LeaseRecord::check(current, run, lease, now_ms())
+        LeaseRecord::check(current, run, lease, LeaseTime::now())
     }
 
     fn summaries(&self) -> Vec<RunSummary> {
         let mut runs: Vec<_> =
             self.newest_first().into_iter().map(|run| run.summary.clone()).collect();
-        let now_ms = now_ms();
-        let driven = self.leases.iter().filter(|(_, lease)| lease.owner(now_ms).is_some());
+        let now = LeaseTime::now();
+        let driven = self.leases.iter().filter(|(_, lease)| lease.owner(now).is_some());
         summary::mark_interrupted(&mut runs, &driven.map(|(run, _)| *run).collect());
         runs
     }
@@ -288,7 +287,7 @@ impl Leases for MemoryStore {
     ) -> Result<Lease, StoreError> {
         let mut state = self.state();
         let current = state.leases.get(&run).cloned();
-        match LeaseRecord::request(current, owner, ttl, now_ms()) {
+        match LeaseRecord::request(current, owner, ttl, LeaseTime::now()) {
             LeaseRequest::Granted(granted) => {
                 let epoch = granted.epoch;
                 state.leases.insert(run, granted);
@@ -306,7 +305,7 @@ impl Leases for MemoryStore {
         let mut state = self.state();
         state.check_lease(lease.run, Some(lease))?;
         if let Some(record) = state.leases.get_mut(&lease.run) {
-            record.expires_ms = after(now_ms(), ttl);
+            record.expires = LeaseTime::now().after(ttl);
         }
         Ok(())
     }
@@ -322,7 +321,7 @@ impl Leases for MemoryStore {
 
     async fn driver(&self, run: RunId) -> Result<Option<LeaseOwner>, StoreError> {
         let state = self.state();
-        Ok(state.leases.get(&run).and_then(|record| record.owner(now_ms()).cloned()))
+        Ok(state.leases.get(&run).and_then(|record| record.owner(LeaseTime::now()).cloned()))
     }
 
     async fn append_leased(

@@ -1,9 +1,13 @@
 //! Colors, marks, and the last check of what is printed.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use annotate_snippets::renderer::{AnsiColor, Style};
 use fabro_types::{Status, clean};
+
+/// A [`Paint`] with colors was made.
+static ANY_ON: AtomicBool = AtomicBool::new(false);
 
 /// Colors text, or leaves it as it is.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +18,15 @@ pub struct Paint {
 impl Paint {
     /// With colors or without.
     pub fn new(on: bool) -> Self {
+        if on {
+            ANY_ON.store(true, Ordering::Relaxed);
+        }
         Self { on }
+    }
+
+    /// Whether this process colors anything; if not, every escape sequence in a text is foreign.
+    pub fn is_any_on() -> bool {
+        ANY_ON.load(Ordering::Relaxed)
     }
 
     /// Whether there are colors.

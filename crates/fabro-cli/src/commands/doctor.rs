@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::global::{Global, settings};
 use crate::output;
 use crate::report::without_warnings;
-use fabro_terminal::Paint;
+use fabro_terminal::{Paint, clean};
 
 /// Check that everything runs need is available
 #[derive(clap::Args, Clone, Debug)]
@@ -218,7 +218,7 @@ fn text(checks: &[Check], paint: Paint) -> String {
             CheckStatus::Warning => paint.odd("!"),
             CheckStatus::Failed => paint.bad("✗"),
         };
-        format!("{mark} {:8} {}\n", check.name, check.detail)
+        format!("{mark} {:8} {}\n", check.name, clean(&check.detail))
     };
     checks.iter().map(line).collect()
 }

@@ -13,6 +13,7 @@ use fabro_run::{Bundle, is_driven};
 use fabro_sandbox::artifacts::{FILES, check_sum, stored_file};
 use fabro_sandbox::git::{PatchStyle, patch};
 use fabro_store::{Runs as _, SqliteStore};
+use fabro_terminal::clean;
 use fabro_types::RunId;
 
 use crate::output;
@@ -105,7 +106,7 @@ async fn add_patches(
     for StageChange { stage, from, to, .. } in changes.stages {
         match patch(&source, &from, &to, PatchStyle::Patch).await {
             Ok(patch) => drop(patches.insert((run, stage), patch)),
-            Err(error) => output::stderr(&format!("warning: no diff.patch of {stage}: {error}\n")),
+            Err(error) => warn(&format!("no diff.patch of {stage}: {error}")),
         }
     }
 }
@@ -131,7 +132,7 @@ fn earlier_attempts(
         for name in FILES {
             let Ok(file) = File::open(run_dir.join(&below).join(name)) else { continue };
             if let Err(damaged) = check_sum(&run_dir.join(&below), name) {
-                output::stderr(&format!("warning: {damaged}; the dump is without it\n"));
+                warn(&format!("{damaged}; the dump is without it"));
                 continue;
             }
             let path = format!("{prefix}{below}/{name}");
@@ -159,7 +160,7 @@ fn write_artifacts(
                 let file = File::open(file).map_err(failed)?;
                 copy(file, &path, writer).map_err(failed)?;
             }
-            Err(damaged) => output::stderr(&format!("warning: {damaged}\n")),
+            Err(damaged) => warn(&damaged.to_string()),
         }
     }
     Ok(())
@@ -168,4 +169,8 @@ fn write_artifacts(
 fn copy(mut file: File, path: &str, writer: &mut dyn DumpWriter) -> io::Result<()> {
     let size = file.metadata()?.len();
     writer.stream(path, size, &mut |out| io::copy(&mut file, out).map(drop))
+}
+
+fn warn(text: &str) {
+    output::stderr(&format!("warning: {}\n", clean(text)));
 }

@@ -167,7 +167,7 @@ pub fn warnings_text(bundle: &Bundle, warnings: &[Diagnostic], more: &str, paint
 fn print_warnings(target: &Target) {
     let Some(file) = &target.run_file else { return };
     if !file.warnings.list.is_empty() {
-        output::stderr(&format!("{}\n", file.warnings));
+        output::stderr(&format!("{}\n", clean(&file.warnings.to_string())));
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::builder::PossibleValue;
 use fabro_server::{Role, ServeError, Server, ServerConfig};
+use fabro_terminal::clean;
 
 use crate::error::{failed, usage};
 use crate::exit::Exit;
@@ -102,7 +103,7 @@ async fn listen(args: &ServeArgs, global: &Global) -> anyhow::Result<Exit> {
     })?;
     let hooks = settings()?.webhooks;
     let variable = |name: &str| std::env::var(name).ok();
-    let warn = |text: String| output::stderr(&format!("warning: {text}\n"));
+    let warn = |text: String| output::stderr(&format!("warning: {}\n", clean(&text)));
     let server = server.with_webhooks(hooks, variable, warn).map_err(|error| {
         usage(error.to_string(), "correct [[webhooks]] of the settings, or set its variable")
     })?;

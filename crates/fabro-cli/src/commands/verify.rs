@@ -7,7 +7,7 @@ use fabro_engine::read_all;
 use fabro_inspect::artifacts;
 use fabro_sandbox::artifacts::stored_file;
 use fabro_store::{RunVerification, Runs as _, SqliteStore, StoreError};
-use fabro_terminal::Paint;
+use fabro_terminal::{Paint, clean};
 use fabro_types::RunId;
 use serde::Serialize;
 
@@ -214,6 +214,6 @@ pub async fn backup(args: &BackupArgs, global: &Global) -> anyhow::Result<Exit> 
         ));
     }
     store.backup(&file).await?;
-    output::stderr(&format!("the store is copied to {}\n", quoted(&file)));
+    output::stderr(&format!("the store is copied to {}\n", clean(&quoted(&file))));
     Ok(Exit::SUCCEEDED)
 }

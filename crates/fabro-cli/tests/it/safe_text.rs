@@ -81,6 +81,10 @@ fn foreign_text_does_not_control_the_terminal() {
     let failing = r#"digraph { graph [on_failure=stop]; start -> shell -> exit
         shell [shape=parallelogram, script="cat text >&2; exit 3"] }"#;
     project.write("failing.fabro", failing.as_bytes());
+    let key = serde_json::to_string(FOREIGN).unwrap().replace('\u{7f}', "\\u007f");
+    let settings = format!("_version = 1\n{key} = 1\n[workflow]\ngraph = \"failing.fabro\"\n");
+    project.write("run.toml", settings.as_bytes());
+    let store = format!("s{FOREIGN}");
     let input = format!("x={FOREIGN}");
     let option = format!("--{FOREIGN}");
     for color in ["never", "always"] {
@@ -122,6 +126,10 @@ fn foreign_text_does_not_control_the_terminal() {
             &["model", "list"],
             &["verify", "latest"],
             &["doctor"],
+            &["run", "run.toml", "--dry-run"],
+            &["run", "failing.fabro", "--dry-run", "--store", &store],
+            &["doctor", "--store", &store],
+            &["verify", "--store", &store],
             &["validate", FOREIGN],
             &["run", FOREIGN],
             &["graph", FOREIGN],

@@ -125,7 +125,7 @@ impl Cli {
             }
             (Some((kind, message)), _) => {
                 let kind = if answer.has_worked { kind.after_work() } else { kind };
-                Err(BackendError::reported(name, kind, &message))
+                Err(BackendError::reported(name, kind, &message).shortened())
             }
             (None, _) => Err(self.unstated(exit, &answer, stderr)),
         }

@@ -145,7 +145,7 @@ impl LlmHandler {
             let parts = MessageParts {
                 preamble: &self.preambles.write(stage, fidelity, agent.is_some()).await?,
                 memory: with_turns.then_some(&memory),
-                passages: &memory::passages(stage, &memory, &prompt).await?,
+                passages: &memory::passages(stage, &memory, &prompt, &self.agents.redactor).await?,
                 tool_instructions: &tools.instructions(self.permissions(stage)),
                 prompt: &prompt,
             };
@@ -230,7 +230,9 @@ impl LlmHandler {
         let tools = use_skill(skills.clone()).into_iter().fold(tools, ToolSet::with);
         let wants_docs =
             agent.project_memory && settings.project_docs != Some(false) && !stage.run.dry_run;
-        let docs = if wants_docs { project_docs(work_dir) } else { ProjectDocs::default() };
+        let redactor = &self.agents.redactor;
+        let docs =
+            if wants_docs { project_docs(work_dir, redactor) } else { ProjectDocs::default() };
         if !docs.cut.is_empty() {
             let cut = docs.cut.join(", ");
             let warning = format!(

@@ -131,7 +131,13 @@ impl GitCommand<'_> {
         }
         git.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
         git.arg(command).args(arguments);
-        let mut child = git.spawn()?;
+        // Without its directory, a program "is not found" either.
+        let mut child = git.spawn().map_err(|error| {
+            if self.dir.is_dir() {
+                return error;
+            }
+            std::io::Error::other(format!("the directory {} is missing", self.dir.display()))
+        })?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();

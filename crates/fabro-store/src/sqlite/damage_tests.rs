@@ -1,7 +1,7 @@
 //! What a rotting disk, a lost file or a copy of the wrong age does to a store: nothing passes in
 //! silence.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::tests::{Dir, TO_FORMAT_2, fill};
@@ -174,6 +174,29 @@ fn a_store_of_format_2_gets_hashes_from_then_on() {
     let read = dir.open().read(run(1), 3, 9).unwrap_err();
     assert!(matches!(read, StoreError::Damaged { seq: 5, .. }), "{read}");
     assert_eq!(fs::metadata(dir.path()).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn pipes_and_endless_files_in_the_place_of_files_are_refused_at_once() {
+    let dir = filled();
+    let head = dir.path().join("heads").join(run(1).to_string());
+    let pipe = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    File::options().write(true).open(&head).unwrap().set_len(1 << 40).unwrap();
+    let endless = dir.open().read(run(1), 0, 9).unwrap_err();
+    assert!(matches!(endless, StoreError::DamagedHead { .. }), "{endless}");
+    pipe(&head);
+    let read = dir.open().read(run(1), 0, 9).unwrap_err();
+    assert!(read.to_string().contains("not a regular file"), "{read}");
+    pipe(&dir.db());
+    for suffix in ["-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{suffix}", dir.db().display()));
+    }
+    assert_eq!(dir.refused(), "/state/fabro.db is not a Fabro store; move it away");
+    let read_only = SqliteStore::open_read_only(&dir.path()).unwrap_err();
+    assert!(matches!(read_only, StoreError::NotAStore { .. }), "{read_only}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +22,9 @@ const OPEN: usize = 16;
 
 /// How often a file is read again that a writer may be in the middle of.
 const READS: usize = 3;
+
+/// More bytes than a line has.
+const MAX_LINE: u64 = 1024;
 
 /// The end of a run's log at some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +56,22 @@ impl Head {
         let is_whole = sum(text) == found;
         is_whole.then_some(Self { seq: seq.parse().ok()?, hash: hash.to_owned() })
     }
+}
+
+/// To open a pipe would wait for its other end.
+fn check_regular(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(about) if !about.is_file() => Err(io::Error::other("not a regular file")),
+        _ => Ok(()),
+    }
+}
+
+/// What the file holds, and no more than is needed to see that it is too long.
+fn read_line(path: &Path) -> io::Result<Vec<u8>> {
+    check_regular(path)?;
+    let mut line = Vec::new();
+    File::open(path)?.take(MAX_LINE).read_to_end(&mut line)?;
+    Ok(line)
 }
 
 fn sum(text: &str) -> String {
@@ -111,7 +130,7 @@ impl Heads {
 
     fn read_file(run: RunId, path: PathBuf) -> Result<Option<Head>, StoreError> {
         for _ in 0..READS {
-            let line = match fs::read(&path) {
+            let line = match read_line(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 line => line.map_err(|error| StoreError::io(path.clone(), error))?,
             };
@@ -144,7 +163,7 @@ impl Heads {
     fn create(&self, path: &Path) -> io::Result<File> {
         let open =
             || File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
-        match open() {
+        match check_regular(path).and_then(|()| open()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
                 open()

@@ -5,9 +5,8 @@ use rusqlite::params;
 
 use super::database::Database;
 use super::format::has_leases;
-use super::lease_rows::{check, read, write};
-use crate::lease::{after, now_ms};
-use crate::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, StoreError};
+use super::lease_rows::{read, write};
+use crate::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, LeaseTime, StoreError};
 
 impl Database {
     pub(super) fn acquire(
@@ -18,7 +17,7 @@ impl Database {
     ) -> Result<Lease, StoreError> {
         self.write_unsynced(|transaction| {
             let current = read(transaction, run)?;
-            match LeaseRecord::request(current.clone(), owner, ttl, now_ms()) {
+            match LeaseRecord::request(current.clone(), owner, ttl, LeaseTime::now()) {
                 LeaseRequest::Granted(granted) => {
                     write(transaction, run, &granted)?;
                     Ok(Ok(Lease { run, epoch: granted.epoch }))
@@ -35,11 +34,12 @@ impl Database {
 
     pub(super) fn renew(&self, lease: Lease, ttl: Duration) -> Result<(), StoreError> {
         self.write_unsynced(|transaction| {
-            check(transaction, lease.run, Some(lease))?;
-            let expires_ms = after(now_ms(), ttl);
-            transaction
-                .prepare_cached("UPDATE leases SET expires = ?2 WHERE run = ?1")?
-                .execute(params![lease.run.to_string(), expires_ms])?;
+            let now = LeaseTime::now();
+            let current = read(transaction, lease.run)?;
+            LeaseRecord::check(current.as_ref(), lease.run, Some(lease), now)?;
+            if let Some(held) = current {
+                write(transaction, lease.run, &LeaseRecord { expires: now.after(ttl), ..held })?;
+            }
             Ok(())
         })
     }
@@ -56,7 +56,7 @@ impl Database {
     pub(super) fn driver(&self, run: RunId) -> Result<Option<LeaseOwner>, StoreError> {
         self.read_with(|conn| {
             let record = if has_leases(conn)? { read(conn, run)? } else { None };
-            Ok(record.and_then(|record| record.owner(now_ms()).cloned()))
+            Ok(record.and_then(|record| record.owner(LeaseTime::now()).cloned()))
         })
     }
 }

@@ -4,12 +4,22 @@ use std::collections::BTreeSet;
 
 use fabro_types::RunId;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::format::has_leases;
 use super::transaction::Transaction;
-use crate::lease::now_ms;
-use crate::{Lease, LeaseRecord};
+use crate::{Lease, LeaseOwner, LeaseRecord, LeaseTime};
+
+/// What the column `owner` holds, as JSON.
+#[derive(Serialize, Deserialize)]
+struct OwnerJson {
+    #[serde(flatten)]
+    owner: LeaseOwner,
+    /// [`LeaseTime::monotonic_ms`] of the expiry; earlier versions neither write nor read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_monotonic_ms: Option<i64>,
+}
 
 /// The runs that are driven at the moment, without their sub-workflows.
 pub(super) fn driven(conn: &Connection) -> Result<BTreeSet<RunId>, Fault> {
@@ -19,10 +29,10 @@ pub(super) fn driven(conn: &Connection) -> Result<BTreeSet<RunId>, Fault> {
     let mut select = conn
         .prepare_cached("SELECT epoch, owner, expires, run FROM leases WHERE owner IS NOT NULL")?;
     let mut rows = select.query([])?;
-    let now_ms = now_ms();
+    let now = LeaseTime::now();
     let mut driven = BTreeSet::new();
     while let Some(row) = rows.next()? {
-        if record(row)?.owner(now_ms).is_some() {
+        if record(row)?.owner(now).is_some() {
             // A text that is not an id names no run.
             driven.extend(row.get::<_, String>(3)?.parse::<RunId>());
         }
@@ -37,7 +47,7 @@ pub(super) fn check(
     lease: Option<Lease>,
 ) -> Result<(), Fault> {
     let current = read(transaction, lease.map_or(run, |lease| lease.run))?;
-    Ok(LeaseRecord::check(current.as_ref(), run, lease, now_ms())?)
+    Ok(LeaseRecord::check(current.as_ref(), run, lease, LeaseTime::now())?)
 }
 
 pub(super) fn read(conn: &Connection, run: RunId) -> rusqlite::Result<Option<LeaseRecord>> {
@@ -48,11 +58,13 @@ pub(super) fn read(conn: &Connection, run: RunId) -> rusqlite::Result<Option<Lea
 
 fn record(row: &Row<'_>) -> rusqlite::Result<LeaseRecord> {
     let owner: Option<String> = row.get(1)?;
+    // An owner that cannot be read was written by no version of the program.
+    let owner: Option<OwnerJson> = owner.and_then(|owner| serde_json::from_str(&owner).ok());
+    let monotonic_ms = owner.as_ref().and_then(|owner| owner.expires_monotonic_ms);
     Ok(LeaseRecord {
         epoch: row.get::<_, i64>(0)?.cast_unsigned(),
-        // An owner that cannot be read was written by no version of the program.
-        owner: owner.and_then(|owner| serde_json::from_str(&owner).ok()),
-        expires_ms: row.get(2)?,
+        owner: owner.map(|owner| owner.owner),
+        expires: LeaseTime { wall_ms: row.get(2)?, monotonic_ms },
     })
 }
 
@@ -61,12 +73,16 @@ pub(super) fn write(
     run: RunId,
     record: &LeaseRecord,
 ) -> rusqlite::Result<()> {
-    let owner = record.owner.as_ref().map(|owner| serde_json::json!(owner).to_string());
+    let expires = record.expires;
+    let owner = record.owner.clone().map(|owner| {
+        let owner = OwnerJson { owner, expires_monotonic_ms: expires.monotonic_ms };
+        serde_json::json!(owner).to_string()
+    });
     transaction
         .prepare_cached(
             "INSERT INTO leases (run, epoch, owner, expires) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (run) DO UPDATE SET epoch = ?2, owner = ?3, expires = ?4",
         )?
-        .execute(params![run.to_string(), record.epoch.cast_signed(), owner, record.expires_ms])?;
+        .execute(params![run.to_string(), record.epoch.cast_signed(), owner, expires.wall_ms])?;
     Ok(())
 }

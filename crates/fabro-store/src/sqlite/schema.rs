@@ -122,7 +122,13 @@ fn create_private_dir(dir: &Path) -> io::Result<()> {
 
 /// Whether there is a database. An error if that cannot be told.
 pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
-    path.try_exists().map_err(|error| StoreError::io(path.to_owned(), error))
+    match std::fs::metadata(path) {
+        // To open a pipe would wait for its other end.
+        Ok(about) if !about.is_file() => Err(StoreError::NotAStore { path: path.to_owned() }),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::io(path.to_owned(), error)),
+    }
 }
 
 /// Creates an empty database beside its place and moves it there whole. When another process

@@ -1,6 +1,7 @@
 use std::fs;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_events::EventBody;
 use proptest::prelude::*;
@@ -282,6 +283,23 @@ fn a_corrupted_blob_is_found() {
     store.put(b"1").unwrap();
     store.put(&vec![b'1'; SMALL_BLOB]).unwrap();
     assert!(store.get(&small).is_ok() && store.get(&large).is_ok());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_lease_of_this_machine_does_not_follow_the_wall_clock() {
+    let dir = Dir::new();
+    let store = dir.open();
+    let lease = store.acquire(run(1)).unwrap();
+    // What the row looks like after the clock was set forward by more than the time to live.
+    dir.sql("UPDATE leases SET expires = 0");
+    assert!(store.is_driven(run(1)));
+    assert!(matches!(dir.open().acquire(run(1)), Err(StoreError::Driven { .. })));
+    wait(store.0.renew(lease, Duration::ZERO)).unwrap();
+    // And after it was set back: the lease ends by the monotonic clock.
+    dir.sql("UPDATE leases SET expires = 9000000000000000");
+    assert!(!store.is_driven(run(1)));
+    assert!(dir.open().acquire(run(1)).is_ok());
 }
 
 #[test]

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::lists;
 use super::scanner::{Flow, Read, Scanner};
 use super::word::{Word, is_name};
+use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};
 
 /// The name under which the arguments of the script and of its functions are known: `$1`, `$@`.
@@ -13,6 +15,15 @@ pub(super) const ARGUMENTS: &str = "@";
 
 /// The name under which all variables and functions are known together, as `declare -p` prints them.
 const STATE: &str = "state";
+
+/// The beginning of the name of a text that is a script if it is run, before its number in
+/// [`Scanner::reads`].
+const SCRIPT: &str = "script ";
+
+/// It is a place in the text that only this reading knows.
+pub(super) fn is_script(name: &str) -> bool {
+    name.starts_with(SCRIPT)
+}
 
 /// The file that a word names, as a target of flows; `None` when it names none.
 pub(super) fn file(word: &Word) -> Option<String> {
@@ -38,7 +49,7 @@ pub(super) fn file_in(source: &str) -> Cow<'_, str> {
     }
 }
 
-fn is_positional(rest: &str) -> bool {
+pub(super) fn is_positional(rest: &str) -> bool {
     rest.starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
 }
 
@@ -85,6 +96,7 @@ impl Scanner<'_> {
             Read::File(span) => format!("file {}", file_in(&self.text[span.clone()])),
             Read::Output(span) => format!("output {}", &self.text[span.clone()]),
             Read::State => STATE.to_owned(),
+            Read::Script(_) => format!("{SCRIPT}{at}"),
         }
     }
 
@@ -164,6 +176,25 @@ impl Scanner<'_> {
         self.assigned.last_mut()
     }
 
+    /// What a text that is run evaluates, and what it has as names of commands.
+    fn follow_script(&self, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+        let number = name.strip_prefix(SCRIPT).and_then(|number| number.parse::<usize>().ok());
+        let Some(Read::Script(span)) = number.and_then(|at| self.reads.get(at)) else {
+            return (BTreeSet::new(), BTreeSet::new());
+        };
+        let text = self.text[span.clone()].replace("\\$", "$");
+        let inner = lists::read_inner(&text, self.depth + 1);
+        let mut evaluated = inner.evaluated;
+        if inner.is_unclear {
+            evaluated.extend(names(&text));
+        }
+        let mut commands = inner.commands;
+        // Those of the text are not those of this script.
+        evaluated.remove(ARGUMENTS);
+        commands.remove(ARGUMENTS);
+        (evaluated, commands)
+    }
+
     /// Refuses what reaches a place that is evaluated.
     pub(super) fn follow_flows(&mut self, unclear: Option<&Misplaced>) {
         let flows = std::mem::take(&mut self.assigned);
@@ -176,6 +207,8 @@ impl Scanner<'_> {
                 self.evaluate_reads(flow.reads.clone());
             }
         }
+        let code = by_target.keys().filter(|to| is_code_variable(to)).map(|to| (*to).to_owned());
+        self.sinks.evaluated.extend(code);
         let mut open: Vec<(String, bool)> =
             self.sinks.evaluated.iter().map(|name| (name.clone(), true)).collect();
         open.extend(self.sinks.commands.iter().map(|name| (name.clone(), false)));
@@ -186,6 +219,19 @@ impl Scanner<'_> {
                 let kept: Vec<String> = kept.map(|to| (*to).to_owned()).collect();
                 self.sinks.evaluated.extend(kept.iter().cloned());
                 open.extend(kept.into_iter().map(|to| (to, true)));
+            }
+            if evaluates && to.starts_with(SCRIPT) {
+                let (evaluated, commands) = self.follow_script(&to);
+                for name in evaluated {
+                    if self.sinks.evaluated.insert(name.clone()) {
+                        open.push((name, true));
+                    }
+                }
+                for name in commands {
+                    if self.sinks.commands.insert(name.clone()) {
+                        open.push((name, false));
+                    }
+                }
             }
             for &at in by_target.get(&*to).into_iter().flatten() {
                 let flow = &flows[at];

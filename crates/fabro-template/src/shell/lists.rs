@@ -118,6 +118,8 @@ impl Scanner<'_> {
                 (refused, _) => Err(refused.unwrap_or_else(|| unknown.clone())),
             }
         };
+        self.sinks.evaluated.retain(|name| !flow::is_script(name));
+        self.sinks.commands.retain(|name| !flow::is_script(name));
         Reading {
             places: std::mem::take(&mut self.slots).into_iter().map(place).collect(),
             heredocs: self.heredocs.into_iter().map(|it| it.end).collect(),

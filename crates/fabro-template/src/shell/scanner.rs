@@ -84,6 +84,8 @@ pub(super) enum Read {
     Output(Range<usize>),
     /// All variables and functions.
     State,
+    /// A quoted text with signs of the shell, which is a script if it is run.
+    Script(Range<usize>),
 }
 
 /// Values and variables that become part of a variable, of the arguments or of a file.

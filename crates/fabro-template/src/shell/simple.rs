@@ -218,6 +218,8 @@ impl Scanner<'_> {
         let name = word.assigns.as_deref().unwrap_or_default();
         if is_code_variable(name) {
             self.refuse_all(word.values.clone(), word.heredocs.clone(), &SPECIAL);
+            self.evaluate_reads(word.reads.clone());
+            self.sinks.evaluated.extend(flow::file(word));
         } else {
             self.accept(word);
             let leads = commands::leads(word);
@@ -398,6 +400,7 @@ impl Scanner<'_> {
                 reads: word.reads.clone(),
             };
             self.input_flows(&input, names.clone());
+            self.file_flows(word, names.clone());
             for file in &command.outputs {
                 self.flows(word, file);
             }
@@ -417,6 +420,16 @@ impl Scanner<'_> {
                     ..Flow::default()
                 });
             }
+        }
+    }
+
+    /// What is read from the file that this word names may become any of these.
+    fn file_flows(&mut self, word: &Word, names: std::ops::Range<usize>) {
+        let Some(file) = flow::file(word) else { return };
+        let names: BTreeSet<String> = self.input_names[names].iter().cloned().collect();
+        for to in names.into_iter().filter(|to| *to != file) {
+            let name = Some(file.clone());
+            self.assigned.push(Flow { name, to, leads: true, ..Flow::default() });
         }
     }
 
@@ -549,6 +562,7 @@ impl Scanner<'_> {
             if self.at >= self.text.len() {
                 return Err(unclosed("<<"));
             }
+            let line_start = self.at;
             let rest = &self.text[self.at..];
             let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
             let bare = if tabs { line.trim_start_matches('\t') } else { line };
@@ -560,8 +574,10 @@ impl Scanner<'_> {
             if bare == word {
                 if expands && self.text[from.0..self.at].contains(['$', '`']) {
                     self.uses_any(from.0..self.at);
-                    self.heredocs[heredoc].reads = from.1..self.reads.len();
+                } else if !expands {
+                    self.may_be_script(from.0..line_start);
                 }
+                self.heredocs[heredoc].reads = from.1..self.reads.len();
                 return Ok(());
             }
             let fixed = bare.split(VALUE).next().unwrap_or_default();

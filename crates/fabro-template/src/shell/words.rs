@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Place;
 use super::flow;
-use super::scanner::{End, Read, Scan, Scanner};
+use super::scanner::{End, Flow, Read, Scan, Scanner};
 use super::word::{Syntax, Word, is_name, unclear, unclosed};
 use crate::misplaced::{Advice, Misplaced};
 
@@ -145,6 +145,7 @@ impl Scanner<'_> {
     fn single(&mut self, word: &mut Word) -> Scan<()> {
         word.is_plain = false;
         self.at += 1;
+        let from = self.at;
         loop {
             match self.peek() {
                 None => return Err(unclosed("'")),
@@ -157,14 +158,24 @@ impl Scanner<'_> {
                 Some(_) => self.literal(word),
             }
         }
+        self.may_be_script(from..self.at);
         self.at += 1;
         Ok(())
+    }
+
+    /// Notes a quoted text that would expand or evaluate something if it were run.
+    pub(super) fn may_be_script(&mut self, text: Range<usize>) {
+        if self.text[text.clone()].contains(['$', '(', '[']) {
+            self.reads.push(Read::Script(text));
+        }
     }
 
     fn double(&mut self, word: &mut Word) -> Scan<()> {
         word.is_plain = false;
         self.at += 1;
+        let from = self.at;
         let mut name_end = None;
+        let mut has_script = false;
         loop {
             match self.peek() {
                 None => return Err(unclosed("\"")),
@@ -191,6 +202,7 @@ impl Scanner<'_> {
                         if !matches!(next, Some(b'$' | b'`' | b'"' | b'\\')) {
                             word.text.push('\\');
                         }
+                        has_script |= next == Some(b'$');
                         if next.is_some() {
                             self.literal(word);
                         }
@@ -211,6 +223,9 @@ impl Scanner<'_> {
                 }
                 Some(_) => self.literal(word),
             }
+        }
+        if has_script {
+            self.may_be_script(from..self.at);
         }
         self.at += 1;
         Ok(())
@@ -312,9 +327,11 @@ impl Scanner<'_> {
         let from = self.at + usize::from(matches!(self.peek(), Some(b'#' | b'!')));
         let is_list = matches!(self.bytes.get(from), Some(b'@' | b'*'));
         let length = self.name_length(from).max(usize::from(is_list));
+        let first_read = self.reads.len();
         if length > 0 {
             self.reads.push(Read::Variable(from..from + length));
         }
+        let assigns = self.text[from + length..].trim_start_matches(':').starts_with('=');
         let mut ignored = Word::default();
         loop {
             match self.peek() {
@@ -354,6 +371,11 @@ impl Scanner<'_> {
             }
         }
         self.evaluate_parameter(from..self.at);
+        if assigns && length > 0 {
+            let to = self.text[from..from + length].to_owned();
+            let reads = first_read + 1..self.reads.len();
+            self.assigned.push(Flow { reads, to, leads: true, ..Flow::default() });
+        }
         self.at += 1;
         Ok(())
     }
@@ -366,6 +388,9 @@ impl Scanner<'_> {
         let is_indirect = self.bytes[inside.start - 1] == b'!' && !lists_keys;
         let has_offset = after.starts_with(':') && !after[1..].starts_with(['-', '=', '?', '+']);
         if is_indirect || after.ends_with("@P") {
+            if flow::is_positional(&self.text[inside.clone()]) {
+                self.sinks.evaluated.insert(flow::ARGUMENTS.to_owned());
+            }
             self.evaluate(inside);
         } else if after.starts_with('[') || has_offset {
             self.evaluate(name_end..inside.end);

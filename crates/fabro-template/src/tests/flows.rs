@@ -384,3 +384,106 @@ fn what_is_followed_takes_linear_time() {
         (0..5_000).map(|it| format!("exec >f{it}; sh f{it}; echo @;")).collect();
     assert!(is_refused(&distinct.concat(), Mode::Shell));
 }
+
+#[test]
+fn variables_that_are_code_take_no_values_from_others() {
+    check(
+        &[
+            "x=@; PS4=$x; set -x; :",
+            "x=@; export PS4=\"$x\"",
+            "x=@; y=a$x; PAGER=$y git log",
+            "for BASH_ENV in @; do bash -c :; done",
+            "read -r PS4 <<< @; set -x; :",
+            "x=@; : \"${y:=$x}\"; eval $y",
+            "x=@; : ${y=$x}; $y",
+            "f() { echo \"${!1}\"; }; f @",
+            "f() { echo \"${1@P}\"; }; f @",
+            "set -- @; echo \"${!1}\"",
+            "bash -c 'echo \"${!1}\"' _ @",
+            "echo @ > rc; BASH_ENV=./rc bash -c :",
+            "echo @ > rc; bash --rcfile rc -ic :",
+        ],
+        true,
+    );
+    check(&["x=@; y=$x; PS4='+ '; echo \"$y\"", "x=@; : \"${y:=$x}\"; echo \"$y\""], false);
+}
+
+#[test]
+fn texts_that_are_run_evaluate_no_values() {
+    check(
+        &[
+            "export X=@; bash <<'E'\neval \"$X\"\nE",
+            "export X=@; bash <<'E'\n$X\nE",
+            "export X=@; bash <<< 'echo $((X))'",
+            "export X=@; echo 'eval \"$X\"' | sh",
+            "export X=@; echo \"eval \\$X\" | sh",
+            "export X=@; cat > f.sh <<'E'\n[[ $X -gt 1 ]]\nE\nsh f.sh",
+            "export X=@; c='eval \"$X\"'; bash -c \"$c\"",
+            "export X=@; bash <<'E'\nbash <<'F'\n$X\nF\nE",
+        ],
+        true,
+    );
+    check(
+        &[
+            "export X=@; bash <<'E'\necho \"$X\"\nE",
+            "export X=@; bash <<< 'printf %s \"$X\"'",
+            "export X=@; echo 'echo \"$X\"' | sh",
+            "export X=@; cat > f.sh <<'E'\necho \"$X\"\nE\nsh f.sh",
+            "export X=@; cat <<'E'\neval $X\nE",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn programs_that_run_code_from_arguments_files_or_input_take_no_values() {
+    check(
+        &[
+            "echo @ | awk -f -",
+            "echo @ | awk -f /dev/stdin",
+            "echo @ | sed -f -",
+            "echo @ | chroot /",
+            "echo @ | nsenter -t 1",
+            "echo @ | unshare",
+            "python3 -m timeit @",
+            "python3 -m code <<< @",
+            "echo @ > d.awk; awk -f d.awk /dev/null",
+            "echo @ > d.sed; sed -f d.sed f",
+            "echo @ > d.tcl; tclsh d.tcl",
+            "echo @ > d.py; python3 -m d",
+            "echo @ > d.sql; sqlite3 x.db '.read d.sql'",
+            "echo @ > f; tee g < f; sh g",
+            "echo @ > f; read -r x < f; eval \"$x\"",
+            "echo @ > d.gdb; gdb -batch -x d.gdb",
+            "strace @",
+            "strace -o out @",
+            "unshare -r @",
+            "taskset 1 @",
+            "faketime now @",
+            "git rebase --exec=@ HEAD",
+            "git difftool --extcmd=@",
+            "git grep -O@ x",
+            "git clone -c core.sshCommand=@ . d",
+            "git clone --upload-pack=@ . d",
+            "git config alias.x @",
+            "git config --global core.editor @",
+            "split --filter=@ f",
+            "sort --compress-program=@ f",
+            "tar --info-script=@ -cf t f",
+        ],
+        true,
+    );
+    check(
+        &[
+            "strace -f echo @",
+            "taskset -c 0 echo @",
+            "git config user.name @",
+            "git clone -- @ d",
+            "git clone -c core.autocrlf=false @ d",
+            "docker ps --filter name=@",
+            "python3 -m json.tool <<< @",
+            "echo @ > d.txt; awk -f d.awk d.txt",
+        ],
+        false,
+    );
+}

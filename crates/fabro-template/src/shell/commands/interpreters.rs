@@ -1,5 +1,7 @@
 //! Programs that run code from their arguments or their input, and programs that run other commands.
 
+use std::collections::BTreeSet;
+
 use super::{Verdict, is_option, name_of};
 use crate::code_variables::is_code_variable;
 use crate::misplaced::{Advice, Misplaced};
@@ -115,29 +117,49 @@ const EVERYTHING: [&str; 42] = [
 
 /// Programs that run another command: its name, the letters of options with an argument, and how
 /// many operands come before the command.
-const WRAPPERS: [(&str, &str, usize); 22] = [
+const WRAPPERS: [(&str, &str, usize); 42] = [
     ("builtin", "", 0),
     ("busybox", "", 0),
+    ("catchsegv", "", 0),
     ("chronic", "", 0),
     ("chroot", "", 1),
+    ("chrt", "TPD", 1),
     ("command", "", 0),
+    ("cpulimit", "lpe", 0),
+    ("dbus-run-session", "", 0),
     ("doas", "uC", 0),
     ("env", "uC", 0),
     ("exec", "a", 0),
+    ("faketime", "f", 1),
     ("fakeroot", "", 0),
     ("gtimeout", "sk", 1),
     ("ionice", "cnpPu", 0),
+    ("ltrace", "aAeFlnopsSuwx", 0),
     ("nice", "n", 0),
     ("nohup", "", 0),
+    ("nsenter", "tSGr", 0),
+    ("numactl", "", 0),
+    ("pkexec", "", 0),
+    ("prlimit", "op", 0),
+    ("proxychains", "f", 0),
+    ("proxychains4", "f", 0),
+    ("setarch", "", 1),
+    ("setpriv", "", 0),
     ("setsid", "", 0),
     ("stdbuf", "ioe", 0),
+    ("strace", "abeEIoOpPsSuUX", 0),
     ("sudo", "ughpCrtUDRT", 0),
+    ("taskset", "p", 1),
     ("time", "fo", 0),
     ("timeout", "sk", 1),
     ("toybox", "", 0),
     ("type", "", 0),
+    ("torsocks", "", 0),
     ("unbuffer", "", 0),
+    ("unshare", "SGR", 0),
+    ("valgrind", "", 0),
     ("xargs", "IiEeLlnPsda", 0),
+    ("xvfb-run", "efnpsw", 0),
 ];
 
 /// Programs that run a command somewhere else, with its words or the input of it.
@@ -172,22 +194,46 @@ const RUNNERS: [&str; 27] = [
 ];
 
 /// Options of any program whose argument is code.
-const CODE_OPTIONS: [&str; 10] = [
+const CODE_OPTIONS: [&str; 16] = [
     "--checkpoint-action",
     "--command",
+    "--compress-program",
     "--eval",
     "--exec",
     "--execute",
+    "--info-script",
     "--rsh",
+    "--rsh-command",
     "--rsync-path",
     "--run",
+    "--script-shell",
+    "--strip-program",
     "--to-command",
+    "--use-askpass",
     "--use-compress-program",
+];
+
+/// Long options of some programs whose argument is code, or names a program.
+const LONG_CODE_OPTIONS: [(&str, &str); 6] = [
+    ("docker", "--entrypoint"),
+    ("npm", "--call"),
+    ("npx", "--call"),
+    ("podman", "--entrypoint"),
+    ("rg", "--pre"),
+    ("split", "--filter"),
 ];
 
 /// Short options of some programs whose argument is code.
 const SHORT_CODE_OPTIONS: [(&str, &str); 5] =
     [("make", "E"), ("rsync", "e"), ("scp", "oS"), ("sftp", "oS"), ("tar", "IF")];
+
+/// Those of [`WRAPPERS`] that start a shell when no command is given.
+const STARTS_SHELL: [&str; 9] = [
+    "busybox", "chroot", "fakeroot", "nsenter", "setarch", "sudo", "toybox", "torsocks", "unshare",
+];
+
+/// Modules of Python that run code from their arguments or their input (`python3 -m timeit CODE`).
+const MODULES_WITH_CODE: [&str; 3] = ["code", "pdb", "timeit"];
 
 const OTHER_COMMAND: Misplaced = Misplaced::new("as the name of a command", Advice::Name);
 
@@ -243,9 +289,17 @@ fn interpreter(kind: Kind, name: &str, words: &[Word], depth: usize) -> Verdict 
         Kind::Sed => evaluating_reads(sed(name, words)),
         Kind::Everything => Verdict {
             runs_input: Some(name.to_owned()),
+            evaluated: words[1..].iter().flat_map(files).collect(),
             ..Verdict::refusing(1..words.len(), script_of(name))
         },
     }
+}
+
+/// The files that a word of several words may name (`.read FILE`).
+fn files(word: &Word) -> BTreeSet<String> {
+    let parts = word.text.split_whitespace().filter_map(|part| part.rsplit('/').next());
+    let parts = parts.filter(|part| !part.is_empty()).map(|part| format!("file {part}"));
+    parts.chain(flow::file(word)).collect()
 }
 
 fn evaluating_reads(verdict: Verdict) -> Verdict {
@@ -262,14 +316,28 @@ fn shell(name: &str, (code, with_argument): (&str, &str), words: &[Word], depth:
     let mut at = 1;
     let mut reads_input = false;
     let mut has_code = false;
+    let mut files = BTreeSet::new();
     while let Some(word) = words.get(at).filter(|word| is_option(word)) {
         at += 1;
         if word.text == "--" {
             break;
         }
+        if letters(word).ends_with('m') && !SHELLS.contains(&name) {
+            let module = words.get(at).map_or("", |module| &*module.text);
+            if MODULES_WITH_CODE.contains(&module) {
+                return Verdict {
+                    runs_input: Some(name.to_owned()),
+                    ..Verdict::refusing(1..words.len(), script_of(name))
+                };
+            }
+            files.insert(format!("file {module}.py"));
+        }
         let letters = letters(word);
         has_code |= letters.contains(|c| code.contains(c));
-        at += usize::from(["--rcfile", "--init-file"].contains(&&*word.text));
+        if ["--rcfile", "--init-file"].contains(&&*word.text) {
+            files.extend(words.get(at).and_then(flow::file));
+            at += 1;
+        }
         reads_input |= letters.contains('s') && !letters.contains(|c| code.contains(c));
         let takes_next = letters.ends_with(|c| with_argument.contains(c));
         at += usize::from(takes_next && !letters.contains(|c| code.contains(c)));
@@ -286,6 +354,7 @@ fn shell(name: &str, (code, with_argument): (&str, &str), words: &[Word], depth:
     let end = if is_fixed { (at + 1).min(words.len()) } else { words.len() };
     let mut verdict = Verdict {
         runs_input: reads_input.then(|| name.to_owned()),
+        evaluated: files,
         ..Verdict::refusing(1..end, script_of(name))
     };
     match operand.map(|word| (word, word.fixed())) {
@@ -388,6 +457,7 @@ fn awk(name: &str, words: &[Word]) -> Verdict {
             "f" => {
                 has_file = true;
                 verdict.refused.push((at..at + 1, filter_of(name)));
+                runs_file(name, words.get(at), &mut verdict);
                 at += 1;
             }
             _ => {
@@ -408,6 +478,15 @@ fn awk(name: &str, words: &[Word]) -> Verdict {
     verdict
 }
 
+/// It runs the code in this file, which may be its input.
+fn runs_file(name: &str, word: Option<&Word>, verdict: &mut Verdict) {
+    let Some(word) = word else { return };
+    verdict.evaluated.extend(flow::file(word));
+    if word.text == "-" || word.text.starts_with("/dev/") || word.text.starts_with("/proc/") {
+        verdict.runs_input = Some(name.to_owned());
+    }
+}
+
 fn sed(name: &str, words: &[Word]) -> Verdict {
     let mut verdict = Verdict::default();
     let mut has_script = false;
@@ -420,6 +499,9 @@ fn sed(name: &str, words: &[Word]) -> Verdict {
         if takes_script {
             has_script = true;
             verdict.refused.push((at..at + 2, filter_of(name)));
+            if word.text.ends_with('f') || word.text == "--file" {
+                runs_file(name, words.get(at + 1), &mut verdict);
+            }
             at += 1;
         } else if word.text == "--" {
             is_over = true;
@@ -490,7 +572,7 @@ fn wrapper(
         let evaluates =
             !inner.refused.is_empty() || inner.runs_input.is_some() || inner.lacks_command;
         inner.runs_input = evaluates.then(|| name.to_owned());
-    } else if is_missing && matches!(name, "sudo" | "busybox" | "toybox") {
+    } else if is_missing && STARTS_SHELL.contains(&name) {
         inner.runs_input = Some(name.to_owned());
     }
     refused.extend(inner.refused);
@@ -535,17 +617,76 @@ fn find(words: &[Word], depth: usize) -> Verdict {
 }
 
 fn git(words: &[Word]) -> Verdict {
-    const RUNS: [&str; 7] =
-        ["--exec", "-x", "bisect", "filter-branch", "foreach", "--upload-pack", "--receive-pack"];
-    let is_setting = |word: &&Word| word.text == "-c" || word.text.starts_with("--config-env");
+    const RUNS: [&str; 9] = [
+        "--exec",
+        "-x",
+        "bisect",
+        "filter-branch",
+        "foreach",
+        "--upload-pack",
+        "--receive-pack",
+        "--extcmd",
+        "--open-files-in-pager",
+    ];
+    const SETTINGS: [&str; 4] = ["-c", "--config-env", "--config", "--exec-path"];
+    let option = |word: &Word| word.text.split('=').next().unwrap_or_default().to_owned();
+    let is_setting = |word: &&Word| SETTINGS.contains(&&*option(word));
     let subcommand =
         words.iter().skip(1).position(|word| !is_option(word)).map_or(words.len(), |at| at + 1);
-    let runs = words.iter().position(|word| RUNS.contains(&&*word.text));
+    let command = words.get(subcommand).map_or("", |word| &*word.text);
+    // A value that names the setting of `git config`.
+    let first_operand = words.iter().skip(subcommand + 1).find(|word| !is_option(word));
+    let is_first_operand = |word: &Word| {
+        word.has_values() && first_operand.is_some_and(|first| std::ptr::eq(first, word))
+    };
+    let is_short = |word: &Word| match command {
+        "grep" => letters(word).contains('O'),
+        "config" => !is_option(word) && sets_code(word) || is_first_operand(word),
+        _ => false,
+    };
+    let runs = words.iter().position(|word| RUNS.contains(&&*option(word)) || is_short(word));
     let settings = words[..subcommand].iter().position(|word| is_setting(&word));
-    match settings.or(runs) {
-        Some(at) => Verdict::refusing(at..words.len(), filter_of("git")),
-        None => Verdict::default(),
+    if let Some(at) = settings.or(runs) {
+        return Verdict::refusing(at..words.len(), filter_of("git"));
     }
+    // Settings and programs for the new repository; the addresses after them are values.
+    let takes_code = |word: &&Word| {
+        let option = option(word);
+        let is_clone =
+            command == "clone" && (option == "-u" || option == "-c" || option == "--config");
+        is_clone || matches!(command, "clone" | "init") && option == "--template"
+    };
+    let mut verdict = Verdict::default();
+    for at in (0..words.len()).filter(|at| takes_code(&&words[*at])) {
+        let end = if words[at].text.contains('=') { at + 1 } else { at + 2 };
+        verdict.refused.push((at..end.min(words.len()), filter_of("git")));
+    }
+    verdict
+}
+
+/// The setting of git is a command, or says where settings and commands are.
+fn sets_code(key: &Word) -> bool {
+    const SECTIONS: [&str; 12] = [
+        "alias",
+        "browser",
+        "core",
+        "credential",
+        "diff",
+        "difftool",
+        "filter",
+        "gpg",
+        "include",
+        "includeif",
+        "merge",
+        "mergetool",
+    ];
+    const VARIABLES: [&str; 6] =
+        ["cmd", "command", "proxycommand", "receivepack", "sshcommand", "uploadpack"];
+    let key = key.text.to_ascii_lowercase();
+    let section = key.split('.').next().unwrap_or_default();
+    let variable = key.rsplit('.').next().unwrap_or_default();
+    key.contains('.')
+        && (SECTIONS.contains(&section) || VARIABLES.contains(&variable) || section == "pager")
 }
 
 /// A program that is not known: nothing in it is taken for code, unless it names an interpreter with
@@ -555,7 +696,7 @@ fn other(name: &str, words: &[Word], depth: usize) -> Verdict {
     let short = SHORT_CODE_OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, it)| *it);
     for (at, word) in words.iter().enumerate().skip(1) {
         let option = word.text.split('=').next().unwrap_or_default();
-        if CODE_OPTIONS.contains(&option) {
+        if CODE_OPTIONS.contains(&option) || LONG_CODE_OPTIONS.contains(&(name, option)) {
             let end = if word.text.contains('=') { at + 1 } else { at + 2 };
             verdict.refused.push((at..end.min(words.len()), filter_of(name)));
             verdict.evaluates_reads = true;
