@@ -72,6 +72,7 @@ pub async fn logs(args: &LogsArgs, global: &Global) -> anyhow::Result<Exit> {
         held: args.tail.map(|_| VecDeque::new()),
         most_held: args.tail.unwrap_or_default(),
         stage: None,
+        numbers: BTreeMap::new(),
         text: String::new(),
     };
     let mut reader = Reader {
@@ -516,6 +517,8 @@ fn check_attempt(path: &Path) -> anyhow::Result<()> {
 struct LogLine {
     stage: Arc<str>,
     stream: LogStream,
+    /// Which line of this stream of the stage it is, from 1: the same while the stage runs and after its end.
+    number: u64,
     text: String,
 }
 
@@ -528,6 +531,8 @@ struct Printer {
     most_held: usize,
     /// The stage of the last line.
     stage: Option<Arc<str>>,
+    /// How many lines each stream of each stage has had.
+    numbers: BTreeMap<Arc<str>, [u64; LogStream::ALL.len()]>,
     /// What is not written yet.
     text: String,
 }
@@ -541,7 +546,10 @@ impl Printer {
         let text = String::from_utf8_lossy(line);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         let text = text.strip_suffix('\r').unwrap_or(text).to_owned();
-        let line = LogLine { stage: Arc::clone(stage), stream, text };
+        let numbers = self.numbers.entry(Arc::clone(stage)).or_default();
+        let number = &mut numbers[stream as usize];
+        *number += 1;
+        let line = LogLine { stage: Arc::clone(stage), stream, number: *number, text };
         if let Some(held) = &mut self.held {
             held.push_back(line);
             if held.len() > self.most_held {
@@ -562,8 +570,8 @@ impl Printer {
 
     fn add(&mut self, line: &LogLine) {
         if self.is_json {
-            let LogLine { stage, stream, text } = line;
-            let object = json!({"stage": &**stage, "stream": stream, "text": text});
+            let LogLine { stage, stream, number, text } = line;
+            let object = json!({"stage": &**stage, "stream": stream, "line": number, "text": text});
             let _ = writeln!(self.text, "{object}");
             return;
         }
