@@ -101,16 +101,30 @@ impl Workflow {
     }
 
     /// Where a node is defined: the index of its text in [`texts`](Self::texts), and the byte offset in that text of
-    /// its first attribute, or else of its first mention.
+    /// the statement with its first attribute, or else of its first mention.
     pub fn place_of(&self, node: &Node) -> (usize, usize) {
         let file_of = |start: usize| self.imported.partition_point(|file| file.start <= start);
         let file = file_of(node.span.start);
         let own = node.attrs.own().filter(|attr| attr.origin == Origin::Own);
         // Attributes that the importing node passes on are written in another text.
         let places = own.map(|attr| attr.key_span.start).filter(|start| file_of(*start) == file);
-        let start = places.min().filter(|_| node.has_statement).unwrap_or(node.span.start);
+        let first = places.min().filter(|_| node.has_statement);
+        let start = first.map_or(node.span.start, |attr| self.statement_before(attr));
         let of_file = file.checked_sub(1).map_or(0, |at| self.imported[at].start);
         (file, start.saturating_sub(of_file))
+    }
+
+    /// Where the id stands before the `[` that opens the list of an attribute; the attribute where something else is
+    /// between them.
+    fn statement_before(&self, attr: usize) -> usize {
+        let Some(head) = self.source[..attr].trim_end().strip_suffix('[') else { return attr };
+        let head = head.trim_end();
+        let is_before = |it: char| it.is_whitespace() || matches!(it, ';' | '{' | '}' | ']');
+        match head.char_indices().rfind(|(_, it)| is_before(*it)) {
+            Some((at, it)) if at + it.len_utf8() < head.len() => at + it.len_utf8(),
+            Some(_) => attr,
+            None => 0,
+        }
     }
 
     /// The workflow's own text, without that of files that it imports.

@@ -230,11 +230,12 @@ function shownStates(page) {
   const status = page.querySelector(".title .status");
   if (status) {
     const title = text(page.querySelector(".title h1, .title .up"));
-    states.set(here, { title, text: text(status), isRunning: status.classList.contains("live"), isGate: false });
+    const word = text(status).replace(/^\S\s+/, "");
+    states.set(here, { title, text: word, isRunning: status.classList.contains("live"), isGate: false });
   }
   for (const gate of page.querySelectorAll(".gate:not(:has(.taken))")) {
     const run = gate.querySelector("a[href^='/runs/']")?.getAttribute("href") ?? here;
-    const title = text(page.querySelector(".title h1")) || text(gate.querySelector("a b"));
+    const title = text(gate.querySelector("a b") ?? page.querySelector(".title h1"));
     states.set(`${run}#${gate.getAttribute("data-gate")}`, { title, text: text(gate.querySelector(".question")), isRunning: false, isGate: true });
   }
   return states;
@@ -286,9 +287,9 @@ function showPicked() {
   if (!form) return;
   // What was done is said until other runs are picked.
   form.hidden = count === 0 && !form.querySelector(".said");
-  for (const button of form.querySelectorAll("button")) button.disabled = count === 0;
+  for (const button of form.querySelectorAll("button")) button.hidden = count === 0;
   const place = form.querySelector("[data-count]");
-  if (place) place.textContent = count === 1 ? "1 run" : `${count} runs`;
+  if (place) place.textContent = count === 0 ? "" : count === 1 ? "1 run" : `${count} runs`;
 }
 
 document.addEventListener("change", (event) => {

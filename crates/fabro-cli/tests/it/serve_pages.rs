@@ -133,6 +133,12 @@ fn runs_have_short_ids_and_forks_are_marked() {
         assert!(old.contains(&format!("title=\"{run}\">{}</code>", &run[..13])), "{old}");
     };
     check("not resumed");
+    let (_, text) = page(&server, Some(&server.tokens[0]), "/");
+    assert!(
+        text.contains("aria-label=\"forked\"")
+            && text.contains("forked after make@1, not resumed yet"),
+        "{text}"
+    );
     // A fork stays one when it was resumed.
     assert_eq!(project.exit(&["resume", "latest"]), 3);
     check("resumed");
@@ -262,7 +268,7 @@ fn the_inbox_has_the_stage_before_a_gate_and_what_was_answered() {
     for path in ["/gates", &format!("/runs/{run}")] {
         check(&server, path, &["Answered with <b>Y</b>", "(http)"], &[&form]);
     }
-    check(&server, "/", &[], &["Waiting for an answer"]);
+    check(&server, "/", &["answered with Y, not resumed yet"], &["Waiting for an answer"]);
 }
 
 #[test]

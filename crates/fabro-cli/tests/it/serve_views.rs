@@ -68,7 +68,7 @@ fn a_stage_leads_to_its_line_of_the_workflow() {
     check(
         &server,
         &format!("/runs/{run}/stages/make"),
-        &[&link("L4"), ">Line 4 of the workflow<"],
+        &[&link("L3"), ">Line 3 of the workflow<"],
         &[],
     );
     check(&server, &format!("/runs/{run}/stages/start"), &[&link("L2")], &[]);

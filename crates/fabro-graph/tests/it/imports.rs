@@ -222,9 +222,9 @@ fn a_node_is_found_in_the_text_that_defines_it() {
         assert_eq!(found, file, "{id}");
         assert!(texts[file].1[offset..].starts_with(at), "{id}: {}", &texts[file].1[offset..]);
     };
-    check("a", 0, "prompt=x");
+    check("a", 0, "a [\nprompt=x");
     check("start", 0, "start -> a");
-    check("v.b", 1, "prompt=y");
+    check("v.b", 1, "b [prompt=y");
     // The model that it is given is written in the other text.
     check("v.c", 1, "c -> exit");
 }

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use fabro_events::{PauseReason, stage_name::StageName};
 use fabro_inspect::{Activity, StageRow, stage_of_row};
-use fabro_page::{Links, graph, marks, overview, timeline};
+use fabro_page::{Links, Texts, graph, marks, overview, timeline};
 use fabro_run::now_ms;
 use fabro_store::Runs as _;
 use fabro_types::{NodeKind, RunStatus, took};
@@ -63,9 +63,8 @@ struct Page<'a> {
     now: Vec<Now>,
     answer: Option<Answer>,
     can_steer: bool,
-    can_resume: bool,
-    /// It is resumed with another spending limit.
-    asks_limit: bool,
+    /// Whether a resume is asked for another spending limit; `None` where it cannot be resumed.
+    resume: Option<bool>,
     can_cancel: bool,
     /// Where it is forked and rewound, for who may.
     fork: Option<String>,
@@ -101,6 +100,9 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
     let shared = fragments(&view, &links);
     let parent = view.created.parent.as_ref();
     let is_admin = role >= Role::Admin;
+    let can_resume = matches!(run.status, RunStatus::Paused | RunStatus::Interrupted)
+        && parent.is_none()
+        && is_admin;
     let frame = Frame::new(&titled(&view, &run.workflow), role, Section::Runs);
     render(&Page {
         frame: Frame { stream: stream(&view, has_children), ..frame },
@@ -111,10 +113,8 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         now: now(&view, &links),
         answer: answer(app, &view, &links).await?,
         can_steer: run.status == RunStatus::Running && role >= Role::Answer,
-        can_resume: matches!(run.status, RunStatus::Paused | RunStatus::Interrupted)
-            && parent.is_none()
-            && is_admin,
-        asks_limit: run.pause.as_ref().is_some_and(|it| it.reason == PauseReason::Budget),
+        resume: can_resume
+            .then(|| run.pause.as_ref().is_some_and(|pause| pause.reason == PauseReason::Budget)),
         can_cancel: !run.status.is_final() && parent.is_none() && is_admin,
         fork: (parent.is_none() && is_admin).then(|| format!("/runs/{id}/fork")),
         graph: shared.graph.as_deref(),
@@ -141,9 +141,13 @@ async fn answer(app: &App, view: &View, links: &Links) -> Result<Option<Answer>,
     let events = app.folds.stage_events(view, row).await?;
     let events: Vec<_> = events.iter().collect();
     let (report, _) = stage_of_row(&events, row.clone(), [], &*app.actions.store)?;
-    let html = gates::response(&report, ANSWER);
     let stage = row.name();
-    Ok((!html.is_empty()).then(|| Answer { link: links.stage(&stage), stage, html }))
+    let value = report.response.as_ref().filter(|it| it.as_str() != Some(""));
+    Ok(value.map(|value| Answer {
+        link: links.stage(&stage),
+        html: Texts::cut_at(ANSWER).answer(value),
+        stage,
+    }))
 }
 
 /// Parts of the page that all readers see alike.
@@ -184,17 +188,16 @@ pub(super) fn now(view: &View, links: &Links) -> Vec<Now> {
 
 /// When the stage is retried, or its attempt times out.
 fn deadline(view: &View, stage: &str, activity: &Activity, now: i64) -> Option<Deadline> {
-    let (what, at_ms) = match activity.next_attempt {
-        Some(_) => ("retries in", activity.attempt_ms),
-        None => {
-            let workflow = view.workflow.as_deref()?;
-            let node = workflow.node(workflow.find(StageName::parse(stage).node)?);
-            let timeout = node.attrs.duration("timeout").filter(|limit| !limit.is_zero())?;
-            let timeout_ms = i64::try_from(timeout.as_millis()).ok()?;
-            // The gate has a deadline of its own.
-            let is_asked = node.kind == NodeKind::Human;
-            ("times out in", activity.attempt_ms.checked_add(timeout_ms).filter(|_| !is_asked)?)
-        }
+    let (what, at_ms) = if activity.next_attempt.is_some() {
+        ("retries in", activity.attempt_ms)
+    } else {
+        let workflow = view.workflow.as_deref()?;
+        let node = workflow.node(workflow.find(StageName::parse(stage).node)?);
+        let timeout = node.attrs.duration("timeout").filter(|limit| !limit.is_zero())?;
+        let timeout_ms = i64::try_from(timeout.as_millis()).ok()?;
+        // The gate has a deadline of its own.
+        let is_asked = node.kind == NodeKind::Human;
+        ("times out in", activity.attempt_ms.checked_add(timeout_ms).filter(|_| !is_asked)?)
     };
     let left = took(u64::try_from(at_ms - now).unwrap_or_default() / 1_000 * 1_000);
     Some(Deadline { what, at_ms, left })

@@ -155,16 +155,31 @@ async fn workflows(app: &App, chosen: &str) -> Result<Vec<(String, bool)>, Probl
     if !chosen.is_empty() {
         names.insert(chosen.to_owned());
     }
-    let named = |name: String| {
+    let option = |name: String| {
         let is_chosen = name == chosen;
         (name, is_chosen)
     };
-    Ok(names.into_iter().map(named).collect())
+    Ok(names.into_iter().map(option).collect())
 }
 
 fn row(run: PsRow, now: i64) -> Row {
     let took_ms = run.took_ms(now);
+    // A copy that was never interrupted is not called so.
+    let fork = run.forked.as_ref().filter(|_| run.status == RunStatus::Interrupted);
+    let status = match fork {
+        Some(fork) if fork.in_place => "rewound",
+        Some(_) => "forked",
+        None => run.status.as_str(),
+    };
     let why = match (&run.pause, &run.cause, &run.failure) {
+        _ if !run.answers.is_empty() => {
+            format!("answered with {}, not resumed yet", run.answers.join(", "))
+        }
+        _ if fork.is_some() => {
+            let stage = fork.and_then(|fork| fork.stage.as_deref());
+            let after = stage.map(|stage| format!(" after {stage}")).unwrap_or_default();
+            format!("{status}{after}, not resumed yet")
+        }
         (Some(pause), ..) => pause.message.clone(),
         (None, Some(cause), _) => match &cause.node {
             Some(node) => format!("{node}: {}", cause.message),
@@ -176,7 +191,7 @@ fn row(run: PsRow, now: i64) -> Row {
     Row {
         class: class(run.status),
         sign: sign(run.status),
-        status: run.status.as_str().replace('_', " "),
+        status: status.replace('_', " "),
         link: format!("/runs/{}", run.id),
         short_id: run.id.to_string().chars().take(SHORT_ID).collect(),
         id: run.id.to_string(),

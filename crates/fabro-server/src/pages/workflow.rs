@@ -111,21 +111,21 @@ fn source<'w>(workflow: &'w Workflow, rows: &[StageRow], links: &Links) -> (Vec<
     let mut left_out = 0;
     let mut files = Vec::new();
     for (file, (path, text)) in texts.into_iter().enumerate() {
-        let mut lines = Vec::new();
+        let mut shown = Vec::new();
         for (at, text) in text.lines().enumerate() {
             if left == 0 {
                 left_out += 1;
                 continue;
             }
             left -= 1;
-            lines.push(Line {
+            shown.push(Line {
                 number: at + 1,
                 id: line_id(file, at + 1),
                 text: text.chars().take(LINE).collect(),
                 marks: marks.remove(&(file, at + 1)).unwrap_or_default(),
             });
         }
-        files.push(File { path, lines });
+        files.push(File { path, lines: shown });
     }
     (files, left_out)
 }
