@@ -271,8 +271,8 @@ fn cut(mut line: Line) -> Line {
 
 /// Where a text is in a line, in bytes; upper and lower case of ASCII are the same.
 fn place_in(line: &str, text: &str) -> Option<usize> {
-    let (line, text) = (line.as_bytes(), text.as_bytes());
-    line.windows(text.len()).position(|part| part.eq_ignore_ascii_case(text))
+    let text = text.as_bytes();
+    line.as_bytes().windows(text.len()).position(|part| part.eq_ignore_ascii_case(text))
 }
 
 /// A line in pieces, those that are this text marked.
