@@ -93,6 +93,40 @@ impl Workflow {
         after.checked_sub(1).map(|at| &self.imported[at])
     }
 
+    /// The workflow's own text and those of the files that it imports, in the order of [`source`](Self::source), each
+    /// with its path; that of the workflow is empty.
+    pub fn texts(&self) -> Vec<(&str, &str)> {
+        let imported = self.imported.iter().map(|it| (&*it.path, &self.source[it.start..it.end]));
+        std::iter::once(("", self.own_source())).chain(imported).collect()
+    }
+
+    /// Where a node is defined: the index of its text in [`texts`](Self::texts), and the byte offset in that text of
+    /// the statement with its first attribute, or else of its first mention.
+    pub fn place_of(&self, node: &Node) -> (usize, usize) {
+        let file_of = |start: usize| self.imported.partition_point(|file| file.start <= start);
+        let file = file_of(node.span.start);
+        let own = node.attrs.own().filter(|attr| attr.origin == Origin::Own);
+        // Attributes that the importing node passes on are written in another text.
+        let places = own.map(|attr| attr.key_span.start).filter(|start| file_of(*start) == file);
+        let first = places.min().filter(|_| node.has_statement);
+        let start = first.map_or(node.span.start, |attr| self.statement_before(attr));
+        let of_file = file.checked_sub(1).map_or(0, |at| self.imported[at].start);
+        (file, start.saturating_sub(of_file))
+    }
+
+    /// Where the id stands before the `[` that opens the list of an attribute; the attribute where something else is
+    /// between them.
+    fn statement_before(&self, attr: usize) -> usize {
+        let Some(head) = self.source[..attr].trim_end().strip_suffix('[') else { return attr };
+        let head = head.trim_end();
+        let is_before = |it: char| it.is_whitespace() || matches!(it, ';' | '{' | '}' | ']');
+        match head.char_indices().rfind(|(_, it)| is_before(*it)) {
+            Some((at, it)) if at + it.len_utf8() < head.len() => at + it.len_utf8(),
+            Some(_) => attr,
+            None => 0,
+        }
+    }
+
     /// The workflow's own text, without that of files that it imports.
     pub fn own_source(&self) -> &str {
         if self.imported.is_empty() { &self.source } else { &self.source[..self.own_bytes] }

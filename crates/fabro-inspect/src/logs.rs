@@ -37,6 +37,11 @@ pub enum LogStream {
     Note,
 }
 
+impl LogStream {
+    /// All of them, in their order.
+    pub const ALL: [Self; 5] = [Self::Stdout, Self::Stderr, Self::Text, Self::Tool, Self::Note];
+}
+
 /// A text that a stage wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {

@@ -2,9 +2,10 @@
 
 use askama::Template;
 use fabro_inspect::{CostReport, Kind, Spent};
+use fabro_types::Usage;
 
 use crate::Links;
-use crate::texts::{dollars, render};
+use crate::texts::{counted, dollars, render};
 
 /// The most stages in the table of costs.
 const MAX_STAGES: usize = 50;
@@ -31,9 +32,10 @@ struct TokenKind {
 #[template(path = "cost.html")]
 struct Cost {
     total: String,
-    turns: u32,
-    failed: u32,
-    unpriced: u32,
+    turns: String,
+    /// The requests that failed, and those without a price, when there are some.
+    failed: Option<String>,
+    unpriced: Option<String>,
     kinds: Vec<TokenKind>,
     tables: Vec<(&'static str, Vec<Row>)>,
     left_out: usize,
@@ -45,6 +47,15 @@ pub(crate) fn price(spent: &Spent) -> String {
         Some(cost) if spent.unpriced_requests > 0 => format!("{} + unknown", dollars(cost)),
         Some(cost) => dollars(cost),
         None => "unknown".to_owned(),
+    }
+}
+
+/// The same of a stage or a run.
+pub(crate) fn cost_of(usage: &Usage) -> String {
+    match usage.unpriced_requests {
+        0 => dollars(usage.cost_usd),
+        _ if usage.cost_usd > 0.0 => format!("{} + unknown", dollars(usage.cost_usd)),
+        _ => "unknown".to_owned(),
     }
 }
 
@@ -84,12 +95,14 @@ pub fn cost(report: &CostReport, run: &str, links: &Links) -> String {
         worth(other).partial_cmp(&worth(one)).unwrap_or(std::cmp::Ordering::Equal)
     });
     let left_out = stages.len().saturating_sub(MAX_STAGES);
+    let count = |number: u32, noun| counted(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    let some = |number: u32, noun| (number > 0).then(|| count(number, noun));
     stages.truncate(MAX_STAGES);
     render(&Cost {
         total: price(total),
-        turns: total.turns,
-        failed: total.failed_requests,
-        unpriced: total.unpriced_requests,
+        turns: count(total.turns, "turn"),
+        failed: some(total.failed_requests, "failed request"),
+        unpriced: some(total.unpriced_requests, "request"),
         kinds: kinds.into_iter().filter(|kind| kind.tokens > 0).collect(),
         tables: vec![("model", rows(models)), ("stage", rows(stages))],
         left_out,

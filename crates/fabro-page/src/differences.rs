@@ -6,7 +6,8 @@ use fabro_inspect::{Inspect, StageRow};
 use fabro_types::{one_line, took};
 
 use crate::Links;
-use crate::texts::{dollars, render};
+use crate::cost::cost_of;
+use crate::texts::render;
 
 /// The longest text of a difference on one line, in characters.
 const TEXT: usize = 600;
@@ -57,7 +58,7 @@ pub(crate) fn differences(it: &Comparison<'_>, rows: &[StageRow], links: &Links)
             run.status.as_str().replace('_', " "),
             took(run.duration_ms),
             run.stages.len().to_string(),
-            dollars(run.usage.cost_usd),
+            cost_of(&run.usage),
         ]
     };
     let names = ["workflow", "status", "took", "stages", "cost"];

@@ -6,7 +6,8 @@ use fabro_types::{RunStatus, one_line, tokens, took};
 use serde_json::Value;
 
 use crate::Links;
-use crate::texts::{counted, dollars, render};
+use crate::cost::cost_of;
+use crate::texts::{counted, render};
 
 /// The longest input in the table of them, in characters.
 const INPUT: usize = 400;
@@ -69,8 +70,7 @@ pub fn overview(report: &Inspect, links: &Links) -> String {
     let mut facts =
         vec![("took", took(report.duration_ms)), ("stages", stages(report.stages.len(), failed))];
     if usage.turns > 0 || usage.cost_usd > 0.0 {
-        let unknown = if usage.unpriced_requests > 0 { " + unknown" } else { "" };
-        facts.push(("cost", dollars(usage.cost_usd) + unknown));
+        facts.push(("cost", cost_of(usage)));
         let (input, output) = (tokens(usage.input_tokens), tokens(usage.output_tokens));
         facts.push(("tokens", format!("{input} in, {output} out")));
     }

@@ -6,7 +6,8 @@ use fabro_types::{Failure, one_line, strip_accelerator, tokens, took};
 
 use crate::artifacts::artifacts;
 use crate::conversation::{given, messages};
-use crate::stage_list::{class, spent_text};
+use crate::cost::cost_of;
+use crate::stage_list::class;
 use crate::texts::{Texts, counted, dollars, render};
 use crate::{Links, patch};
 
@@ -142,7 +143,7 @@ fn facts(report: &StageReport, extras: StageExtras<'_>) -> Vec<Fact> {
             add("model", model.clone());
         }
         if usage.cost_usd > 0.0 || usage.unpriced_requests > 0 {
-            add("cost", spent_text(row));
+            add("cost", cost_of(usage));
         }
         let cached = match usage.cached_tokens {
             0 => String::new(),

@@ -80,6 +80,14 @@ impl Texts {
         self.value(value)
     }
 
+    /// What a model answered as a fragment: a string as prose, any other value as JSON.
+    pub fn answer(&mut self, value: &Value) -> String {
+        match value {
+            Value::String(text) => self.prose(text),
+            other => self.value(other),
+        }
+    }
+
     /// A value in a block of its own: of a string its characters, of any other value its JSON.
     pub(crate) fn value(&mut self, value: &Value) -> String {
         match value {

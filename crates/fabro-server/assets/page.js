@@ -49,6 +49,8 @@ function keepState(old, fresh) {
   for (const { it, key } of openings(fresh)) it.open = open.get(key) ?? it.open;
   const scrolled = ".canvas, .timeline, pre";
   const places = [...old.querySelectorAll(scrolled)].map((it) => [it.scrollLeft, it.scrollTop]);
+  const picked = new Set(pickedRuns(old).map((it) => it.value));
+  for (const it of picks(fresh)) it.checked = picked.has(it.value);
   const active = old.contains(document.activeElement) ? document.activeElement : null;
   old.replaceWith(fresh);
   [...fresh.querySelectorAll(scrolled)].forEach((it, at) => {
@@ -75,7 +77,7 @@ let lastLook = 0;
 /** Looks whether the page has changed: at once, but a page that is slow to make is asked for less often. */
 function refreshSoon() {
   if (isFetching) mustLookAgain = true;
-  if (timer || isFetching || document.hidden) return;
+  if (timer || isFetching || isAway()) return;
   const wait = lastLook + Math.max(pace, 3 * cost) - performance.now();
   timer = window.setTimeout(refresh, Math.max(0, wait));
 }
@@ -102,6 +104,9 @@ async function refresh() {
 function show(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   document.title = fresh.title || document.title;
+  report(fresh);
+  // What a stage has written is on its page once it has ended.
+  if (!fresh.getElementById("output")) document.getElementById("output")?.remove();
   const parts = new Map(liveParts(fresh).map((it) => [nameOf(it), it]));
   let isLeftOut = false;
   for (const old of liveParts(document)) {
@@ -189,17 +194,136 @@ function follow(address = "", after = "") {
 function connect() {
   source?.close();
   source = null;
-  if (!followed || document.hidden) return;
+  if (!followed || isAway()) return;
   source = new EventSource(lastSeen ? `${followed}?after=${lastSeen}` : followed);
   source.onmessage = refreshSoon;
   source.addEventListener("changed", refreshSoon);
 }
 
-// A browser has few connections to a server: a page that is not seen gives its own back.
+// A browser has few connections to a server: a page that is not seen, and has nothing to report, gives its own back.
+const isAway = () => document.hidden && !isNotifying();
 document.addEventListener("visibilitychange", () => {
-  connect();
+  if (isAway() || !source) connect();
   if (!document.hidden && followed) refreshSoon();
 });
+
+/** Whether the reader wants notifications of the browser, and allows them. */
+function isNotifying() {
+  return "Notification" in window && Notification.permission === "granted" && localStorage.getItem("notify") === "on";
+}
+
+/**
+ * The gates and runs that a page shows, by their addresses: a title, a text, and whether it is a run that is running.
+ * @param {Document} page
+ */
+function shownStates(page) {
+  /** @type {Map<string, { title: string, text: string, isRunning: boolean, isGate: boolean }>} */
+  const states = new Map();
+  /** @param {Element | null | undefined} it */
+  const text = (it) => it?.textContent?.trim() ?? "";
+  const here = location.pathname.split("/").slice(0, 3).join("/");
+  for (const row of page.querySelectorAll(".runs tbody tr")) {
+    const link = row.querySelector("td a");
+    const status = row.querySelector(".sign [role=img]")?.getAttribute("aria-label") ?? "";
+    states.set(link?.getAttribute("href") ?? "", { title: text(link), text: status, isRunning: status === "running", isGate: false });
+  }
+  const status = page.querySelector(".title .status");
+  if (status) {
+    const title = text(page.querySelector(".title h1, .title .up"));
+    const word = text(status).replace(/^\S\s+/, "");
+    states.set(here, { title, text: word, isRunning: status.classList.contains("live"), isGate: false });
+  }
+  for (const gate of page.querySelectorAll(".gate:not(:has(.taken))")) {
+    const run = gate.querySelector("a[href^='/runs/']")?.getAttribute("href") ?? here;
+    const title = text(gate.querySelector("a b") ?? page.querySelector(".title h1"));
+    states.set(`${run}#${gate.getAttribute("data-gate")}`, { title, text: text(gate.querySelector(".question")), isRunning: false, isGate: true });
+  }
+  return states;
+}
+
+let known = shownStates(document);
+
+/**
+ * Notifies of gates that have opened and of runs that run no more, while the page is not looked at.
+ * @param {Document} fresh
+ */
+function report(fresh) {
+  const before = known;
+  known = shownStates(fresh);
+  if (!isNotifying() || document.hasFocus()) return;
+  for (const [address, now] of known) {
+    const hasEnded = before.get(address)?.isRunning && !now.isRunning;
+    const isAsked = [...known].some(([gate, it]) => it.isGate && gate.startsWith(`${address}#`));
+    if (now.isGate ? before.has(address) : !hasEnded || isAsked) continue;
+    const note = new Notification(now.title, { body: now.text, tag: address });
+    note.onclick = () => {
+      window.focus();
+      location.assign(address.split("#")[0] ?? "/");
+    };
+  }
+}
+
+const notifyButton = /** @type {HTMLButtonElement} */ (document.getElementById("notify"));
+function showNotifying() {
+  notifyButton.hidden = !("Notification" in window) || !main.dataset.stream;
+  notifyButton.setAttribute("aria-pressed", String(isNotifying()));
+}
+notifyButton.addEventListener("click", async () => {
+  const isOn = isNotifying();
+  localStorage.setItem("notify", isOn ? "off" : "on");
+  if (!isOn && Notification.permission !== "granted") await Notification.requestPermission();
+  showNotifying();
+});
+
+/** @param {ParentNode} root @returns {HTMLInputElement[]} */
+const picks = (root) => /** @type {HTMLInputElement[]} */ ([...root.querySelectorAll("input.pick:not([data-all])")]);
+/** @param {ParentNode} root */
+const pickedRuns = (root) => picks(root).filter((it) => it.checked);
+
+/** Shows what can be done with the runs that are picked. */
+function showPicked() {
+  const form = document.getElementById("bulk");
+  const count = pickedRuns(document).length;
+  if (!form) return;
+  // What was done is said until other runs are picked.
+  form.hidden = count === 0 && !form.querySelector(".said");
+  for (const button of form.querySelectorAll("button")) button.hidden = count === 0;
+  const place = form.querySelector("[data-count]");
+  if (place) place.textContent = count === 0 ? "" : count === 1 ? "1 run" : `${count} runs`;
+}
+
+document.addEventListener("change", (event) => {
+  const box = event.target;
+  if (!(box instanceof HTMLInputElement) || !box.classList.contains("pick")) return;
+  if (box.dataset.all !== undefined) for (const it of picks(document)) it.checked = box.checked;
+  document.querySelector("#bulk .said")?.remove();
+  showPicked();
+});
+
+/**
+ * Does the same with all runs that are picked, one after the other.
+ * @param {HTMLFormElement} form
+ * @param {string} what
+ */
+async function doWithPicked(form, what) {
+  const runs = pickedRuns(document).map((it) => it.value);
+  const count = runs.length === 1 ? "1 run" : `${runs.length} runs`;
+  const question = what === "cancel" ? `Cancel ${count}? They cannot be resumed.` : `Remove ${count} with all they have recorded? They cannot be restored.`;
+  if (!confirm(question)) return;
+  let done = 0;
+  const problems = [];
+  for (const run of runs) {
+    const address = `/api/v1/runs/${encodeURIComponent(run)}`;
+    const [isDone, answer] = what === "cancel" ? await post(`${address}/cancel`, {}) : await send("DELETE", address);
+    if (isDone) done += 1;
+    else problems.push(`${run.slice(0, 13)}: ${answer.detail}`);
+  }
+  for (const it of picks(document)) it.checked = false;
+  const said = `${done} ${what === "cancel" ? "canceled" : "removed"}.`;
+  say(form, problems.length === 0 ? said : `${said} Not ${problems.length}: ${problems.join("; ")}`, problems.length > 0);
+  await refresh();
+  showPicked();
+}
 
 /** @type {{ reset: (blocks: number) => void, show: (block: number) => Promise<HTMLElement>, resize: (blocks: number) => void, reload: (isWanted: (block: HTMLElement) => boolean) => void } | undefined} */
 let rowView;
@@ -328,9 +452,12 @@ function say(form, text, isBad) {
 }
 
 /** @param {string} address @param {Json} body @param {Record<string, string>} more @returns {Promise<[boolean, Json]>} */
-async function post(address, body, more = {}) {
-  const headers = { "Content-Type": "application/json", ...more };
-  const response = await fetch(address, { method: "POST", headers, body: JSON.stringify(body) });
+const post = (address, body, more = {}) => send("POST", address, body, more);
+
+/** @param {string} method @param {string} address @param {Json} [body] @param {Record<string, string>} [more] @returns {Promise<[boolean, Json]>} */
+async function send(method, address, body, more = {}) {
+  const headers = { ...(body && { "Content-Type": "application/json" }), ...more };
+  const response = await fetch(address, { method, headers, ...(body && { body: JSON.stringify(body) }) });
   return [response.ok, await response.json()];
 }
 
@@ -380,14 +507,16 @@ async function submit(form, button) {
 
 document.addEventListener("submit", async (event) => {
   const form = /** @type {HTMLFormElement} */ (event.target);
-  if (!form.dataset.post) return;
+  const isBulk = form.dataset.bulk !== undefined;
+  if (!form.dataset.post && !isBulk) return;
   event.preventDefault();
   if (form.dataset.confirm && !confirm(form.dataset.confirm)) return;
   const button = event.submitter instanceof HTMLButtonElement ? event.submitter : null;
   if (form.dataset.busy !== undefined) return;
   form.dataset.busy = "";
   try {
-    await submit(form, button);
+    if (isBulk) await doWithPicked(form, button?.value ?? "");
+    else await submit(form, button);
   } catch {
     say(form, "The server does not answer: try again when it runs.", true);
   } finally {
@@ -460,37 +589,70 @@ async function readLogs(place, signal) {
 
 /** @param {HTMLElement} place @param {string} line */
 function addLogLine(place, line) {
-  const { stage, stream, text } = JSON.parse(line);
+  const { stage, stream, line: number, text } = JSON.parse(line);
+  const run = place.dataset.run ?? "";
   const row = document.createElement("div");
   row.className = `line ${stream}`;
+  const at = document.createElement("a");
+  at.className = "at";
+  at.textContent = number;
+  at.setAttribute("aria-label", `Link to line ${number}`);
+  at.tabIndex = -1;
+  const address = new URLSearchParams({ at: stage, stream, line: number });
+  if (place.dataset.stage) address.set("stage", place.dataset.stage);
+  at.href = `${run}/logs?${address}#line`;
+  row.append(at);
+  if (!place.classList.contains("single")) row.append(stageLink(place, row, run, stage));
+  const written = document.createElement("span");
+  // Characters that control a terminal, or change the direction of text, are not for a page.
+  written.textContent = text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  row.append(written);
+  place.append(row);
+}
+
+/** @param {HTMLElement} place @param {HTMLElement} row @param {string} run @param {string} stage */
+function stageLink(place, row, run, stage) {
   const name = document.createElement("a");
+  name.className = "of";
   // The end of a long name is shown: it tells branches apart.
   name.append(Object.assign(document.createElement("bdi"), { textContent: stage }));
   name.title = stage;
   // The keyboard comes to one link of those that follow each other.
-  const above = place.lastElementChild?.querySelector("a");
-  if (above?.title === stage) name.tabIndex = -1;
-  name.href = `${place.dataset.stages}${encodeURI(stage).replaceAll("#", "%23").replaceAll("?", "%3F")}`;
-  const written = document.createElement("span");
-  // Characters that control a terminal, or change the direction of text, are not for a page.
-  written.textContent = text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
-  row.append(name, written);
-  place.append(row);
+  const above = /** @type {HTMLElement | null | undefined} */ (place.lastElementChild?.querySelector(".of"));
+  if (above?.title === stage) {
+    name.tabIndex = -1;
+    row.classList.add("again");
+  }
+  name.href = `${run}/stages/${encodeURI(stage).replaceAll("#", "%23").replaceAll("?", "%3F")}`;
+  return name;
 }
 
-/** Counts how long something takes that has not ended. */
+/** @param {number} milliseconds */
+function asTime(milliseconds) {
+  const seconds = Math.max(0, Math.round(milliseconds / 1000));
+  const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)];
+  if (hours > 0) return `${hours}h ${String(minutes % 60).padStart(2, "0")}m`;
+  return minutes > 0 ? `${minutes}m ${String(seconds % 60).padStart(2, "0")}s` : `${seconds}s`;
+}
+
+/** Counts how long something takes that has not ended, and how long it may take. */
 function tick() {
   for (const it of document.querySelectorAll("[data-since]")) {
-    const seconds = Math.max(0, Math.round((Date.now() - Number(it.getAttribute("data-since"))) / 1000));
-    const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)];
-    if (hours > 0) it.textContent = `${hours}h ${String(minutes % 60).padStart(2, "0")}m`;
-    else it.textContent = minutes > 0 ? `${minutes}m ${String(seconds % 60).padStart(2, "0")}s` : `${seconds}s`;
+    it.textContent = asTime(Date.now() - Number(it.getAttribute("data-since")));
+  }
+  for (const it of document.querySelectorAll("[data-until]")) {
+    const left = Number(it.getAttribute("data-until")) - Date.now();
+    it.textContent = asTime(left);
+    if (left > 0) continue;
+    // No event says that a stage waits no more.
+    it.removeAttribute("data-until");
+    setTimeout(refreshSoon, 1000);
   }
 }
 
 /** @param {number} step */
 async function toRow(step) {
-  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("a.stage, .runs tbody a, .events summary, .gate button:enabled")]);
+  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("a.stage, .runs tbody a, .events summary, .logs .at, .gate button:enabled")]);
   const now = rows.findIndex((row) => row === document.activeElement);
   let next = rows[now < 0 ? 0 : now + step];
   const block = blockOf(rows[now], next, step);
@@ -558,6 +720,8 @@ document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest
 document.addEventListener("toggle", (event) => reachable(/** @type {Element} */ (event.target)), true);
 follow(main.dataset.stream, main.dataset.after);
 retryLater();
+showNotifying();
+showPicked();
 tick();
 setInterval(tick, 1000);
 const logs = document.querySelector("[data-logs]");

@@ -161,6 +161,16 @@ pub(crate) struct Canceled {
     warning: Option<String>,
 }
 
+/// A run that was removed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Removed {
+    /// The run.
+    #[schemars(with = "String")]
+    id: RunId,
+    /// What of it could not be removed, a sentence each: a sandbox, a git worktree.
+    warnings: Vec<String>,
+}
+
 /// What a resume changes.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -494,6 +504,11 @@ impl Actions {
             Cancellation::Requested => (false, None),
         };
         Ok(Canceled { id: run, ended, warning })
+    }
+
+    /// Removes a run that is not driven, with all its data.
+    pub(crate) async fn remove(&self, run: RunId) -> Result<Removed, Problem> {
+        Ok(Removed { id: run, warnings: fabro_run::remove_run(&self.store, run).await? })
     }
 
     /// Resumes a run in the background.

@@ -83,9 +83,10 @@ enum Kind {
     CancelRun,
     ForkRun,
     RewindRun,
+    RemoveRun,
 }
 
-const KINDS: [(Kind, &str, Role, &str); 14] = [
+const KINDS: [(Kind, &str, Role, &str); 15] = [
     (Kind::ListRuns, "list_runs", Role::Read, "Lists runs of workflows, newest first."),
     (Kind::ListWorkflows, "list_workflows", Role::Read, "Lists the workflows that can be started."),
     (
@@ -150,6 +151,12 @@ const KINDS: [(Kind, &str, Role, &str); 14] = [
         Role::Admin,
         "Takes a run back to the end of a stage; resume_run continues it from there.",
     ),
+    (
+        Kind::RemoveRun,
+        "remove_run",
+        Role::Admin,
+        "Removes a run that is not driven, with everything that it recorded.",
+    ),
 ];
 
 #[derive(Default, Deserialize, JsonSchema)]
@@ -188,7 +195,9 @@ impl Kind {
     fn inputs(self) -> Map<String, Value> {
         match self {
             Self::ListRuns => schema::<RunQuery>(),
-            Self::ListWorkflows | Self::InspectRun | Self::ListGates => schema::<Nothing>(),
+            Self::ListWorkflows | Self::InspectRun | Self::ListGates | Self::RemoveRun => {
+                schema::<Nothing>()
+            }
             Self::InspectStage => schema::<Stage>(),
             Self::ListArtifacts => schema::<Artifacts>(),
             Self::WorkflowContext => schema::<WorkflowContext>(),
@@ -262,6 +271,10 @@ impl Tools {
             }
             Kind::ForkRun => to_value(&actions.fork(run, &parse::<Fork>(inputs)?, None).await?),
             Kind::RewindRun => to_value(&actions.rewind(run, &parse::<Fork>(inputs)?, None).await?),
+            Kind::RemoveRun => {
+                let Nothing {} = parse(inputs)?;
+                to_value(&actions.remove(run).await?)
+            }
             _ => self.report(kind, run, inputs).await,
         }
     }

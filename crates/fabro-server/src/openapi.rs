@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::types::{
     Answer, ArtifactQuery, Cancel, Canceled, ContextQuery, DiffQuery, Done, EventQuery, Fork,
-    Forked, LogQuery, Login, Resume, RunQuery, Session, Start, Started, Steer,
+    Forked, LogQuery, Login, Removed, Resume, RunQuery, Session, Start, Started, Steer,
 };
 use crate::auth::Role;
 use crate::problem::Problem;
@@ -101,6 +101,7 @@ fn responses(operation: &Operation) -> Value {
     }
     match *id {
         "startRun" => refused.extend([404, 409]),
+        "removeRun" => refused.push(409),
         "followChanges" => refused.push(406),
         _ if is_change => refused.push(412),
         _ => {}
@@ -326,6 +327,18 @@ impl Api {
         self.post::<Fork, Forked>("/runs/{run}/fork", "forkRun", summary, admin);
         let summary = "Take a run back to the end of a stage.";
         self.post::<Fork, Forked>("/runs/{run}/rewind", "rewindRun", summary, admin);
+        let removed = self.of::<Removed>();
+        self.add(&Operation {
+            method: "delete",
+            path: "/runs/{run}",
+            id: "removeRun",
+            summary: "Remove a run that is not driven, with everything that it recorded.",
+            role: Some(admin),
+            query: None,
+            body: None,
+            media: "application/json",
+            response: removed,
+        });
         let session = self.of::<Session>();
         let body = Some(self.of::<Login>());
         self.add(&Operation {

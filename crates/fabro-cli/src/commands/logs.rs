@@ -72,6 +72,7 @@ pub async fn logs(args: &LogsArgs, global: &Global) -> anyhow::Result<Exit> {
         held: args.tail.map(|_| VecDeque::new()),
         most_held: args.tail.unwrap_or_default(),
         stage: None,
+        numbers: BTreeMap::new(),
         text: String::new(),
     };
     let mut reader = Reader {
@@ -212,13 +213,36 @@ impl Reader<'_> {
             }
         }
         for at in 1..self.members.len() {
-            self.read(at, &mut batch).await?;
+            if self.members[at].last > 0 || self.has_parent(at, &batch).await? {
+                self.read(at, &mut batch).await?;
+            }
         }
         batch.sort_by_key(|(time, at, event)| (*time, *at, event.seq));
         for (_, at, event) in &batch {
             self.event(*at, event)?;
         }
         self.read_files()
+    }
+
+    /// Whether the stage is known whose sub-workflow a member is. One that has started since the events of its run
+    /// were read is known the next time: without it, the stages of the member would have no name.
+    async fn has_parent(
+        &self,
+        at: usize,
+        batch: &[(i64, usize, Event)],
+    ) -> Result<bool, StoreError> {
+        let first = self.store.read(self.members[at].run, 0, 1).await?.into_iter().next();
+        let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
+            return Ok(true);
+        };
+        let Some(parent) = &created.parent else { return Ok(true) };
+        let is_start = |event: &Event| {
+            event.run_id == parent.run_id
+                && matches!(event.entry.body, EventBody::StageStarted { .. })
+                && StageKey::of(event)
+                    .is_some_and(|key| parent.is(key.branch.as_deref(), &key.node, key.visit))
+        };
+        Ok(self.above(parent).is_some() || batch.iter().any(|(.., event)| is_start(event)))
     }
 
     /// Reads the new events of a member that count, with the times by which they are sorted.
@@ -516,6 +540,8 @@ fn check_attempt(path: &Path) -> anyhow::Result<()> {
 struct LogLine {
     stage: Arc<str>,
     stream: LogStream,
+    /// Which line of this stream of the stage it is, from 1: the same while the stage runs and after its end.
+    number: u64,
     text: String,
 }
 
@@ -528,6 +554,8 @@ struct Printer {
     most_held: usize,
     /// The stage of the last line.
     stage: Option<Arc<str>>,
+    /// How many lines each stream of each stage has had.
+    numbers: BTreeMap<Arc<str>, [u64; LogStream::ALL.len()]>,
     /// What is not written yet.
     text: String,
 }
@@ -541,7 +569,10 @@ impl Printer {
         let text = String::from_utf8_lossy(line);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         let text = text.strip_suffix('\r').unwrap_or(text).to_owned();
-        let line = LogLine { stage: Arc::clone(stage), stream, text };
+        let numbers = self.numbers.entry(Arc::clone(stage)).or_default();
+        let number = &mut numbers[stream as usize];
+        *number += 1;
+        let line = LogLine { stage: Arc::clone(stage), stream, number: *number, text };
         if let Some(held) = &mut self.held {
             held.push_back(line);
             if held.len() > self.most_held {
@@ -562,8 +593,8 @@ impl Printer {
 
     fn add(&mut self, line: &LogLine) {
         if self.is_json {
-            let LogLine { stage, stream, text } = line;
-            let object = json!({"stage": &**stage, "stream": stream, "text": text});
+            let LogLine { stage, stream, number, text } = line;
+            let object = json!({"stage": &**stage, "stream": stream, "line": number, "text": text});
             let _ = writeln!(self.text, "{object}");
             return;
         }
@@ -598,6 +629,10 @@ impl Printer {
 
 #[cfg(test)]
 mod tests {
+    use fabro_events::{CreatedRun, Entry};
+    use fabro_store::Batch;
+    use fabro_types::{BlobRef, ContextPatch, Fidelity};
+
     use super::*;
 
     #[test]
@@ -624,5 +659,94 @@ mod tests {
         check(&["", "one"], "\none\ntwo", "two");
         // Another answer came after a retry.
         check(&["other"], "one\ntwo", "one\ntwo");
+    }
+
+    async fn append(
+        store: &SqliteStore,
+        run: RunId,
+        seq: u64,
+        stage: Option<&str>,
+        body: EventBody,
+    ) {
+        let entry =
+            Entry { node_id: stage.map(Into::into), visit: stage.map(|_| 1), ..Entry::new(body) };
+        let events = [Event { run_id: run, seq, ts_ms: 1_000, entry }];
+        store.append(run, seq - 1, &Batch::of(&events)).await.unwrap();
+    }
+
+    fn created(parent: Option<RunId>) -> EventBody {
+        let parent = parent.map(|run_id| ParentStage {
+            run_id,
+            node_id: "sub".into(),
+            visit: 1,
+            branch: None,
+            attempt: 1,
+        });
+        let created = CreatedRun {
+            workflow: "w".into(),
+            goal: String::new(),
+            inputs: serde_json::Map::new(),
+            seed: 1,
+            work_dir: "/w".into(),
+            bundle: BlobRef::of(b"bundle"),
+            context: ContextPatch::new(),
+            max_cost: None,
+            parent,
+            dry_run: false,
+            worktree: None,
+        };
+        EventBody::RunCreated(created.into())
+    }
+
+    fn started(handler: NodeKind) -> EventBody {
+        EventBody::StageStarted { rank: 1, handler, fidelity: Fidelity::Compact, thread_id: None }
+    }
+
+    /// The log of a run is read before those of its sub-workflows: the stage of one may start in between.
+    #[test]
+    fn a_sub_workflow_is_read_once_its_stage_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&dir.path().join("store")).unwrap();
+        let [root, child] = [1, 2].map(|at| RunId::from_parts(at, 7));
+        let work = async {
+            append(&store, root, 1, None, created(None)).await;
+            append(&store, child, 1, None, created(Some(root))).await;
+            append(&store, child, 2, Some("inner"), started(NodeKind::Agent)).await;
+            let warning = EventBody::AgentWarning {
+                kind: "test".into(),
+                message: "here".into(),
+                window: None,
+            };
+            append(&store, child, 3, Some("inner"), warning).await;
+            let printer = Printer {
+                paint: Paint::new(false),
+                is_json: false,
+                held: Some(VecDeque::new()),
+                most_held: 9,
+                stage: None,
+                numbers: BTreeMap::new(),
+                text: String::new(),
+            };
+            let mut reader = Reader {
+                store: &store,
+                root,
+                selection: None,
+                members: vec![Member::new(root)],
+                read_already: BTreeMap::new(),
+                stages: BTreeMap::new(),
+                printer,
+                has_ended: false,
+            };
+            reader.catch_up().await?;
+            assert_eq!(reader.printer.held.as_ref().unwrap().len(), 0);
+            append(&store, root, 2, Some("sub"), started(NodeKind::ManagerLoop)).await;
+            reader.catch_up().await?;
+            reader.catch_up().await?;
+            let lines = reader.printer.held.unwrap();
+            let lines: Vec<_> = lines.iter().map(|it| (&*it.stage, it.number, &*it.text)).collect();
+            assert_eq!(lines, [("sub@1 › inner@1", 1, "warning: here")]);
+            Ok(())
+        };
+        crate::global::block_on(work).unwrap();
     }
 }

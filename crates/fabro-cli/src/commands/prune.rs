@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use fabro_run::RunError;
 use fabro_run::now_ms;
 use fabro_store::{StoreError, StoreUsage};
 use fabro_types::RunStatus;
@@ -121,7 +122,7 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
             Err(error) => {
                 global.warn([format!("run {} stays: {error}", row.id)]);
                 // One that was resumed since the list was read is no longer to be removed.
-                if !matches!(error, StoreError::Driven { .. }) {
+                if !matches!(error, RunError::Store(StoreError::Driven { .. })) {
                     failure = Some(error);
                 }
             }

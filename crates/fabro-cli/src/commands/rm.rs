@@ -1,13 +1,8 @@
 //! `fabro rm`.
 
-use std::path::Path;
-
 use clap_complete::ArgValueCandidates;
-use fabro_engine::git_branches;
-use fabro_events::EventBody;
-use fabro_run::{RunError, WORKTREE, remove_run_sandbox};
-use fabro_sandbox::git::{GitError, LinkedWorktrees};
-use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_run::{RunError, remove_run};
+use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::clean;
 use fabro_types::RunId;
 
@@ -49,44 +44,9 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     Ok(Exit::SUCCEEDED)
 }
 
-/// Removes a run with all its data. The repository of its git worktrees forgets them, and the branches of those
-/// of its branches; that of the run stays.
-pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<(), StoreError> {
-    let worktrees = worktrees(store, run).await?;
-    match remove_run_sandbox(store, run).await {
-        Ok(()) => {}
-        // Its scripts are running in the sandbox.
-        Err(RunError::Store(error @ StoreError::Driven { .. })) => return Err(error),
-        // A damaged run can be removed too.
-        Err(error) => global.warn([clean(&error.to_string()).into_owned()]),
-    }
-    store.delete(run).await?;
-    let forgotten = match worktrees {
-        Some(Ok(worktrees)) => worktrees.forget(&format!("{}/", git_branches(run))).await,
-        Some(Err(error)) => Err(error),
-        None => Ok(()),
-    };
-    // What stays is removed by `git worktree prune`, and `git branch -D`.
-    if let Err(error) = forgotten {
-        let error = clean(&error.to_string()).into_owned();
-        global
-            .warn([format!("not all of run {run} could be removed from its repository: {error}")]);
-    }
+/// Removes a run with all its data, and warns of what could not be removed.
+pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<(), RunError> {
+    let left = remove_run(store, run).await?;
+    global.warn(left.iter().map(|it| clean(it).into_owned()));
     Ok(())
-}
-
-/// What its repository knows of the git worktrees of a run; `None` where it has none.
-async fn worktrees(
-    store: &SqliteStore,
-    run: RunId,
-) -> Result<Option<Result<LinkedWorktrees, GitError>>, StoreError> {
-    // A damaged run can be removed too.
-    let first = store.read(run, 0, 1).await.ok().and_then(|events| events.into_iter().next());
-    let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
-        return Ok(None);
-    };
-    let Some(record) = &created.worktree else { return Ok(None) };
-    let dir = store.runs_dir().join(run.to_string());
-    let repository = Path::new(&record.repository);
-    Ok(Some(LinkedWorktrees::below(&dir, &dir.join(WORKTREE), repository).await))
 }

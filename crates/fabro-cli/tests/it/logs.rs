@@ -73,8 +73,8 @@ fn commands_and_models_are_shown_in_order() {
     assert_snapshot!(project.run(&["logs", "latest", "shout", "--tail", "2", "--json"]), @r#"
     exit 0
     ── stdout
-    {"stage":"shout@1","stream":"stderr","text":"wrong 2"}
-    {"stage":"shout@1","stream":"note","text":"failed: exit code 3: wrong 2 (deterministic)"}
+    {"stage":"shout@1","stream":"stderr","line":2,"text":"wrong 2"}
+    {"stage":"shout@1","stream":"note","line":2,"text":"failed: exit code 3: wrong 2 (deterministic)"}
     "#);
     assert_snapshot!(project.run(&["logs", "latest", "-f", "--tail", "0"]), @"exit 0");
     assert_snapshot!(project.run(&["logs", "latest", "shuot"]), @r#"

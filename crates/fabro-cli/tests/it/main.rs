@@ -46,6 +46,7 @@ mod serve_mcp_http;
 mod serve_pages;
 mod serve_security;
 mod serve_stages;
+mod serve_views;
 mod served;
 mod space;
 mod states;

@@ -25,7 +25,7 @@ fn project() -> Project {
 }
 
 /// The status of a page and its text, as a browser with the token of a role gets it.
-fn page(server: &Served, token: Option<&str>, path: &str) -> (u16, String) {
+pub(super) fn page(server: &Served, token: Option<&str>, path: &str) -> (u16, String) {
     let host = format!("Host: 127.0.0.1:{}", server.port);
     let token = token.map(|token| format!("Authorization: Bearer {token}"));
     let headers: Vec<&str> = [&*host].into_iter().chain(token.as_deref()).collect();
@@ -46,7 +46,7 @@ fn without_a_login_nothing_of_a_run_is_shown() {
     let server = Served::start(&project, &[]);
     let run = run_of(&project, "gate");
     let of_run = ["", "/stages/make", "/events", "/logs", "/changes", "/artifacts", "/context"];
-    let more = ["/cost", "/rows?from=0&count=1", "/fork?stage=start", "/again"];
+    let more = ["/cost", "/workflow", "/rows?from=0&count=1", "/fork?stage=start", "/again"];
     let of_run = of_run.iter().chain(&more).map(|part| format!("/runs/{run}{part}"));
     let others = ["/", "/gates", "/start", "/start/gate", "/runs/no"].map(str::to_owned);
     for path in of_run.chain(others) {
@@ -133,6 +133,12 @@ fn runs_have_short_ids_and_forks_are_marked() {
         assert!(old.contains(&format!("title=\"{run}\">{}</code>", &run[..13])), "{old}");
     };
     check("not resumed");
+    let (_, text) = page(&server, Some(&server.tokens[0]), "/");
+    assert!(
+        text.contains("aria-label=\"forked\"")
+            && text.contains("forked after make@1, not resumed yet"),
+        "{text}"
+    );
     // A fork stays one when it was resumed.
     assert_eq!(project.exit(&["resume", "latest"]), 3);
     check("resumed");
@@ -262,7 +268,7 @@ fn the_inbox_has_the_stage_before_a_gate_and_what_was_answered() {
     for path in ["/gates", &format!("/runs/{run}")] {
         check(&server, path, &["Answered with <b>Y</b>", "(http)"], &[&form]);
     }
-    check(&server, "/", &[], &["Waiting for an answer"]);
+    check(&server, "/", &["answered with Y, not resumed yet"], &["Waiting for an answer"]);
 }
 
 #[test]

@@ -207,3 +207,24 @@ fn imports_end() {
     let report = wrong(&text(0), &files);
     assert!(report.contains("imports make more than 200000"), "{report}");
 }
+
+#[test]
+fn a_node_is_found_in_the_text_that_defines_it() {
+    let main =
+        "digraph { start -> a -> v -> exit\na [\nprompt=x]\nv [import=\"p.fabro\", model=m] }";
+    let part = "digraph { start -> b -> c -> exit\n\nb [prompt=y]\n}";
+    let workflow = read(main, &[("p.fabro", part)]);
+    let texts = workflow.texts();
+    assert_eq!(texts, [("", main), ("p.fabro", part)]);
+    let check = |id: &str, file: usize, at: &str| {
+        let node = workflow.node(workflow.find(id).unwrap());
+        let (found, offset) = workflow.place_of(node);
+        assert_eq!(found, file, "{id}");
+        assert!(texts[file].1[offset..].starts_with(at), "{id}: {}", &texts[file].1[offset..]);
+    };
+    check("a", 0, "a [\nprompt=x");
+    check("start", 0, "start -> a");
+    check("v.b", 1, "b [prompt=y");
+    // The model that it is given is written in the other text.
+    check("v.c", 1, "c -> exit");
+}

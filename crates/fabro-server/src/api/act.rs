@@ -66,6 +66,14 @@ pub(super) async fn cancel(
     Ok(json(&app.actions.cancel(run, &request, at).await?))
 }
 
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+) -> Result<Response, Problem> {
+    let run = app.actions.find(&run).await?;
+    Ok(json(&app.actions.remove(run).await?))
+}
+
 pub(super) async fn resume(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,

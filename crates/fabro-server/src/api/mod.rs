@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/workflows", get(read::workflows))
         .route("/gates", get(read::gates))
         .route("/runs", get(read::runs).post(act::start))
-        .route("/runs/{run}", get(read::run))
+        .route("/runs/{run}", get(read::run).delete(act::remove))
         .route("/runs/{run}/stages/{*stage}", get(read::stage))
         .route("/runs/{run}/explain/{*stage}", get(read::explain))
         .route("/runs/{run}/context", get(read::context))

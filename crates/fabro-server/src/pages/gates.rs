@@ -351,7 +351,7 @@ fn rows_before<'v>(view: &'v View, own: &StageRow) -> Vec<&'v StageRow> {
 }
 
 /// What a stage answered or printed, up to so many characters.
-pub(super) fn response(report: &StageReport, max: usize) -> String {
+fn response(report: &StageReport, max: usize) -> String {
     let value = report.response.as_ref().filter(|it| it.as_str() != Some(""));
     value.map(|value| Texts::cut_at(max).html(value)).unwrap_or_default()
 }

@@ -12,6 +12,7 @@ mod runs;
 mod stage;
 mod stages;
 mod start;
+mod workflow;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/runs/{run}/artifacts", get(files::artifact_list))
         .route("/runs/{run}/context", get(context::page))
         .route("/runs/{run}/cost", get(files::costs))
+        .route("/runs/{run}/workflow", get(workflow::page))
         .route("/runs/{run}/stages/{*stage}", get(stage::page))
         .route("/assets/login.js", get(async || script(LOGIN_SCRIPT)))
         .route("/assets/page.js", get(async || script(SCRIPT)))
@@ -156,12 +158,13 @@ enum Tab {
     Artifacts,
     Context,
     Cost,
+    Workflow,
     /// A page below the parts.
     Other,
 }
 
 impl Tab {
-    const ALL: [(Self, &'static str, &'static str); 7] = [
+    const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Overview, "", "Overview"),
         (Self::Events, "/events", "Events"),
         (Self::Logs, "/logs", "Logs"),
@@ -169,6 +172,7 @@ impl Tab {
         (Self::Artifacts, "/artifacts", "Artifacts"),
         (Self::Context, "/context", "Context"),
         (Self::Cost, "/cost", "Cost"),
+        (Self::Workflow, "/workflow", "Workflow"),
     ];
 }
 

@@ -1,5 +1,6 @@
 //! The page of all runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use askama::Template;
@@ -9,6 +10,7 @@ use axum::response::Response;
 use fabro_inspect::PsRow;
 use fabro_page::{class, sign};
 use fabro_run::now_ms;
+use fabro_store::Runs as _;
 use fabro_types::{RunStatus, one_line, took};
 use serde::Deserialize;
 
@@ -30,6 +32,9 @@ const SHORT_ID: usize = 13;
 /// The most gates above the runs; the inbox has all of them.
 const GATES: usize = 5;
 
+/// The most workflows that are offered.
+const WORKFLOWS: usize = 200;
+
 const STATUSES: [RunStatus; 7] = [
     RunStatus::Running,
     RunStatus::Paused,
@@ -46,6 +51,8 @@ const STATUSES: [RunStatus; 7] = [
 pub(super) struct Query {
     #[serde(default)]
     status: String,
+    #[serde(default)]
+    workflow: String,
     #[serde(default)]
     search: String,
     #[serde(default)]
@@ -80,6 +87,10 @@ struct Page<'a> {
     count: usize,
     left_out: usize,
     statuses: Vec<(&'static str, bool)>,
+    /// The names of workflows that have runs, and whether it is the chosen one.
+    workflows: Vec<(String, bool)>,
+    /// Not all runs are meant.
+    is_filtered: bool,
     search: &'a str,
     warnings: Vec<String>,
     rows: Vec<Row>,
@@ -98,6 +109,7 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let list = RunQuery {
         status: given(&query.status),
+        workflow: given(&query.workflow),
         search: given(query.search.trim()),
         cursor: given(&query.cursor),
         ..RunQuery::default()
@@ -106,7 +118,12 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
     let (waiting, not_read) = all(app).await?;
     let open: Vec<_> = waiting.into_iter().filter(|it| it.open.answered.is_none()).collect();
     let next = page.next.map(|cursor| {
-        let pairs = [("status", &*query.status), ("search", &query.search), ("cursor", &cursor)];
+        let pairs = [
+            ("status", &*query.status),
+            ("workflow", &query.workflow),
+            ("search", &query.search),
+            ("cursor", &cursor),
+        ];
         format!("/{}", query_of(&pairs))
     });
     let now = now_ms();
@@ -118,6 +135,8 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
         count: open.len(),
         left_out: open.len().saturating_sub(GATES),
         statuses: STATUSES.iter().map(|it| (it.as_str(), it.as_str() == query.status)).collect(),
+        workflows: workflows(app, &query.workflow).await?,
+        is_filtered: list.status.is_some() || list.workflow.is_some() || list.search.is_some(),
         search: &query.search,
         warnings: page.warnings,
         rows: page.runs.into_iter().map(|it| row(it, now)).collect(),
@@ -125,9 +144,42 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
     })
 }
 
+/// The names of the workflows of all runs, and the chosen one also where it has none.
+async fn workflows(app: &App, chosen: &str) -> Result<Vec<(String, bool)>, Problem> {
+    let runs = app.actions.store.list().await?;
+    let roots = runs.into_iter().filter(|run| run.parent.is_none() && !run.workflow.is_empty());
+    let mut names: BTreeSet<String> = roots.map(|run| run.workflow).collect();
+    while names.len() > WORKFLOWS {
+        names.pop_last();
+    }
+    if !chosen.is_empty() {
+        names.insert(chosen.to_owned());
+    }
+    let option = |name: String| {
+        let is_chosen = name == chosen;
+        (name, is_chosen)
+    };
+    Ok(names.into_iter().map(option).collect())
+}
+
 fn row(run: PsRow, now: i64) -> Row {
     let took_ms = run.took_ms(now);
+    // A copy that was never interrupted is not called so.
+    let fork = run.forked.as_ref().filter(|_| run.status == RunStatus::Interrupted);
+    let status = match fork {
+        Some(fork) if fork.in_place => "rewound",
+        Some(_) => "forked",
+        None => run.status.as_str(),
+    };
     let why = match (&run.pause, &run.cause, &run.failure) {
+        _ if !run.answers.is_empty() => {
+            format!("answered with {}, not resumed yet", run.answers.join(", "))
+        }
+        _ if fork.is_some() => {
+            let stage = fork.and_then(|fork| fork.stage.as_deref());
+            let after = stage.map(|stage| format!(" after {stage}")).unwrap_or_default();
+            format!("{status}{after}, not resumed yet")
+        }
         (Some(pause), ..) => pause.message.clone(),
         (None, Some(cause), _) => match &cause.node {
             Some(node) => format!("{node}: {}", cause.message),
@@ -139,7 +191,7 @@ fn row(run: PsRow, now: i64) -> Row {
     Row {
         class: class(run.status),
         sign: sign(run.status),
-        status: run.status.as_str().replace('_', " "),
+        status: status.replace('_', " "),
         link: format!("/runs/{}", run.id),
         short_id: run.id.to_string().chars().take(SHORT_ID).collect(),
         id: run.id.to_string(),

@@ -8,17 +8,22 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use fabro_events::Event;
+use fabro_graph::Node;
 use fabro_inspect::{ArtifactRow, StageRow, find_stage, stage_of_row};
 use fabro_page::{Links, StageExtras, Texts};
-use fabro_run::now_ms;
-use fabro_types::{NodeKind, RunId, RunStatus, took};
+use fabro_types::{NodeKind, RunId, RunStatus};
 
 use super::files::{changed, stage_artifacts};
+use super::run::{Now, now};
+use super::workflow::place;
 use super::{Frame, RunHead, Section, Tab, for_caller, query, render, stream, titled};
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::folds::View;
 use crate::problem::Problem;
+
+/// How many lines of the output are shown while a stage writes.
+const OUTPUT: usize = 200;
 
 /// The longest text of a stage's page, in characters.
 const TEXT: usize = 200_000;
@@ -38,8 +43,12 @@ struct Page<'a> {
     /// What it changed in the context.
     change: Option<String>,
     fork: Option<String>,
-    /// What it does at present, since when, and how long.
-    now: Option<(String, i64, String)>,
+    /// What it does at present.
+    now: Option<Now>,
+    /// Where the script finds what it writes, while it runs.
+    output: Option<String>,
+    /// The line of the workflow's source that defines its node: the address and the name of the place.
+    source: Option<(String, String)>,
     /// Why the changes cannot be read.
     unreadable: Option<String>,
     stage: String,
@@ -108,7 +117,7 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
         },
         head: RunHead::new(&view, Tab::Other),
         name: &name,
-        label: node.map(fabro_graph::Node::label).filter(|label| *label != &*row.node),
+        label: node.map(Node::label).filter(|label| *label != &*row.node),
         previous: beside(at.and_then(|at| at.checked_sub(1))),
         next: beside(at.map(|at| at + 1)),
         events: of_run("events", &[("stage", &name)]),
@@ -118,18 +127,24 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
             .filter(|_| has_ended)
             .map(|before| of_run("context", &[("from", &before.name()), ("to", &name)])),
         fork: may_fork.then(|| of_run("fork", &[("stage", &name)])),
-        now: now(&view, &name),
+        now: now(&view, &links).into_iter().find(|now| now.stage == name),
+        output: is_writing(&view, row, node).then(|| {
+            let tail = OUTPUT.to_string();
+            let pairs = [("follow", "true"), ("tail", &*tail), ("stage", &name)];
+            format!("/api/v1/runs/{id}/logs{}", query(&pairs))
+        }),
+        source: workflow.zip(node).map(|(workflow, node)| place(id, workflow, node)),
         unreadable,
         stage: fabro_page::stage(&report, extras, &mut Texts::cut_at(TEXT), &links),
         children: children(app, id, row, node.map(|node| node.kind)).await?,
     })
 }
 
-fn now(view: &View, stage: &str) -> Option<(String, i64, String)> {
-    let activity = view.activities.iter().find(|(name, _)| name == stage).map(|(_, it)| it);
-    let activity = activity.filter(|_| view.run.status == RunStatus::Running)?;
-    let ms = u64::try_from(now_ms() - activity.since_ms).unwrap_or_default();
-    Some((activity.what.clone(), activity.since_ms, took(ms)))
+/// Whether the stage may write something now: it is a command, or asks a model, and has not ended.
+fn is_writing(view: &View, row: &StageRow, node: Option<&Node>) -> bool {
+    let writes =
+        |node: &Node| matches!(node.kind, NodeKind::Command | NodeKind::Agent | NodeKind::Prompt);
+    view.run.status == RunStatus::Running && row.ended_at.is_none() && node.is_some_and(writes)
 }
 
 /// The runs of the sub-workflows of a stage.
