@@ -11,8 +11,8 @@ use sse_stream::Sse;
 
 /// What is said of a request that was taken, but not answered. The protocol has that for notifications only; its
 /// result would be awaited until the timeout of the call.
-const NO_ANSWER: &str = "it took the request without an answer (202), which the protocol has for notifications \
-    only; the call may have taken effect";
+const NO_ANSWER: &str = "it took the request without an answer, which the protocol has for notifications only; the \
+    call may have taken effect";
 
 /// What is said of an answer that has the id of another request.
 const OTHER_ANSWER: &str =
