@@ -147,8 +147,8 @@ async fn a_request_without_its_answer_is_an_error_at_once() {
     let servers = connect(&url, &[]).await;
     let echo = tool(&servers, "echo");
     let said = |text: &'static str| call(&echo, json!({"text": text}));
-    assert_snapshot!(shown(&said("accept").await), @"");
-    assert_snapshot!(shown(&said("other").await), @"");
+    assert_snapshot!(shown(&said("accept").await), @"error: MCP server `fake`: unexpected server response: it took the request without an answer, which the protocol has for notifications only; the call may have taken effect");
+    assert_snapshot!(shown(&said("other").await), @"error: MCP server `fake`: unexpected server response: its answer has the id of another request; the call may have taken effect");
     // The connection is still there.
     assert_eq!(shown(&said("hi").await), "hi");
     servers.close().await;
