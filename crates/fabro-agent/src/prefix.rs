@@ -25,7 +25,7 @@ pub(crate) fn meter(settings: &Settings, specs: &[ToolSpec]) -> Meter {
 /// The same for a record, redacted; `None` when there is nothing.
 pub(crate) fn recorded_prefix(settings: &Settings, specs: &[ToolSpec]) -> Option<Box<Given>> {
     let text = |text: &str| (!text.is_empty()).then(|| Value::from(text));
-    let all = [text(&settings.system), definitions(specs), text(&settings.opening)];
+    let all = [text(&settings.system), definitions(specs), text(&opening(settings))];
     let [system, tools, opening] = all.map(|value| {
         let mut value = value?;
         settings.redactor.redact_value(&mut value);
@@ -33,6 +33,20 @@ pub(crate) fn recorded_prefix(settings: &Settings, specs: &[ToolSpec]) -> Option
     });
     let given = Given { system, tools, opening };
     (given != Given::default()).then(|| Box::new(given))
+}
+
+/// What stands before the first message: the opening of the settings, and the JSON Schema of the answer. The
+/// schema is there whether or not the provider takes it, so that the conversation is the same where a provider
+/// refuses it, and where another one is asked.
+fn opening(settings: &Settings) -> String {
+    let schema = settings.output_schema.as_ref().map(|schema| {
+        format!(
+            "Your final answer must be one JSON object that matches the JSON Schema below, without any \
+             other text.\n\n{schema}"
+        )
+    });
+    let texts = [Some(settings.opening.clone()), schema].into_iter().flatten();
+    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
 /// A message as the model gets it.

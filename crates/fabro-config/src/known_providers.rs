@@ -25,7 +25,7 @@ const fn known(
 
 /// The first that is configured serves models that are assigned to no provider, so the order
 /// matters. The last is `openai` by another protocol: the environment never selects it.
-pub(crate) const KNOWN_PROVIDERS: [KnownProvider; 10] = [
+pub(crate) const KNOWN_PROVIDERS: [KnownProvider; 16] = [
     known("anthropic", Anthropic, &["ANTHROPIC_API_KEY"], None),
     known("openai", OpenAi, &["OPENAI_API_KEY"], None),
     known("gemini", Gemini, &["GEMINI_API_KEY", "GOOGLE_API_KEY"], None),
@@ -40,6 +40,27 @@ pub(crate) const KNOWN_PROVIDERS: [KnownProvider; 10] = [
     known("mistral", OpenAiCompatible, &["MISTRAL_API_KEY"], Some("https://api.mistral.ai/v1")),
     known("xai", OpenAiCompatible, &["XAI_API_KEY"], Some("https://api.x.ai/v1")),
     known("together", OpenAiCompatible, &["TOGETHER_API_KEY"], Some("https://api.together.xyz/v1")),
+    known("cerebras", OpenAiCompatible, &["CEREBRAS_API_KEY"], Some("https://api.cerebras.ai/v1")),
+    known(
+        "fireworks",
+        OpenAiCompatible,
+        &["FIREWORKS_API_KEY"],
+        Some("https://api.fireworks.ai/inference/v1"),
+    ),
+    known(
+        "moonshotai",
+        OpenAiCompatible,
+        &["MOONSHOT_API_KEY"],
+        Some("https://api.moonshot.ai/v1"),
+    ),
+    known("zai", OpenAiCompatible, &["ZAI_API_KEY"], Some("https://api.z.ai/api/paas/v4")),
+    known("minimax", OpenAiCompatible, &["MINIMAX_API_KEY"], Some("https://api.minimax.io/v1")),
+    known(
+        "alibaba",
+        OpenAiCompatible,
+        &["DASHSCOPE_API_KEY"],
+        Some("https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
+    ),
     known("openai-responses", OpenAiResponses, &["OPENAI_API_KEY"], None),
 ];
 

@@ -64,10 +64,18 @@ impl Catalog {
     /// this one begins with, up to a character such as `-`: that may be a relative, whose prices are
     /// not those of this model ([`costs`](Self::costs)).
     pub fn find(&self, name: &str) -> Option<&ModelInfo> {
-        let bare = name.rsplit('/').next().unwrap_or(name);
+        let mut rest = name;
+        loop {
+            // The name may have a slash of its own, behind that of its provider.
+            match (self.exact(rest), rest.split_once('/')) {
+                (Some(model), _) => return Some(model),
+                (None, Some((_, behind))) => rest = behind,
+                (None, None) => break,
+            }
+        }
         // Bedrock, with or without a region before it.
-        let bare = bare.split_once("anthropic.").map_or(bare, |(_, bare)| bare);
-        self.exact(name).or_else(|| self.exact(bare)).or_else(|| self.family(bare))
+        let bare = rest.split_once("anthropic.").map_or(rest, |(_, bare)| bare);
+        self.exact(bare).or_else(|| self.family(bare))
     }
 
     /// The exact name behind an alias; other names are given back as they are.
@@ -85,6 +93,18 @@ impl Catalog {
             let (_, vendor) = RESOLD.iter().find(|(prefix, _)| *prefix == vendor)?;
             same(bare).filter(|model| model.provider.as_deref() == Some(vendor))
         })
+    }
+
+    /// The model whose prices a request for `asked` has that `answered` answers: a vendor serves, and bills, some
+    /// retired names as another model of its own. `None` where `asked` has its own prices, or those of settings.
+    pub(crate) fn served_as(&self, asked: &str, answered: &str) -> Option<&ModelInfo> {
+        let own = self.same_model(asked)?;
+        let is_list = |known: &ModelInfo| {
+            known.name == own.name && known.cost == own.cost && known.prices == own.prices
+        };
+        let served = self.same_model(answered)?;
+        let is_other = served.provider == own.provider && served.name != own.name;
+        (is_other && BUILTIN.models.iter().any(is_list)).then_some(served)
     }
 
     /// What one request at this time (milliseconds since 1970) costs at the list price of its model;

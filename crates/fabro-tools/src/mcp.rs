@@ -62,6 +62,7 @@
 //! the directory of these files use and renew them. Servers with an `Authorization` header of their own
 //! are sent that instead.
 
+mod answered;
 mod connection;
 mod error;
 mod http;

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use agent_client_protocol::v1::schema::{PermissionOption, SessionNotification};
+use agent_client_protocol::v1::schema::{PermissionOption, SessionNotification, StopReason};
 use agent_client_protocol::{Client, ConnectTo, Lines as Transport};
 use futures_util::{sink, stream};
 use serde::Deserialize;
@@ -65,10 +65,11 @@ impl Incoming {
 }
 
 /// A message without what this version of the protocol does not know: agents may be newer. An update
-/// of an unknown kind is left out, and so is an option of a permission.
+/// of an unknown kind is left out, and so is an option of a permission; a turn that stops for an unknown reason has
+/// ended.
 fn known(line: &str) -> Option<String> {
-    let is_update = line.contains("\"session/update\"");
-    if !is_update && !line.contains("\"session/request_permission\"") {
+    let parts = ["\"session/update\"", "\"session/request_permission\"", "\"stopReason\""];
+    if !parts.iter().any(|part| line.contains(part)) {
         return Some(line.to_owned());
     }
     // What is no message is reported as such by its reader.
@@ -79,6 +80,34 @@ fn known(line: &str) -> Option<String> {
         let options = message["params"]["options"].as_array_mut();
         options?.retain(|option| PermissionOption::deserialize(option).is_ok());
         return Some(message.to_string());
+    } else if let Some(reason) = message["result"].get_mut("stopReason")
+        && StopReason::deserialize(&*reason).is_err()
+    {
+        // The turn has ended, whatever for.
+        *reason = "end_turn".into();
+        return Some(message.to_string());
     }
     Some(line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_left_out() {
+        let check = |line: &str, expect: Option<&str>| {
+            assert_eq!(known(line).as_deref(), expect, "{line}");
+        };
+        let ended = r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"refusal"}}"#;
+        check(ended, Some(ended));
+        check(
+            r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"brand_new"}}"#,
+            Some(r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}"#),
+        );
+        let update = r#"{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"brand_new","x":"stopReason"}}}"#;
+        check(update, None);
+        let failed = r#"{"id":1,"error":{"message":"no \"stopReason\" in the result"}}"#;
+        check(failed, Some(failed));
+    }
 }

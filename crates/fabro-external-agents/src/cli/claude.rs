@@ -118,8 +118,32 @@ fn usage(tokens: &Value, answer: &Answer) -> Usage {
         output_tokens: number(tokens, "output_tokens"),
         cached_tokens: cached,
         cache_write_tokens: written,
+        long_cache_write_tokens: number(&tokens["cache_creation"], "ephemeral_1h_input_tokens"),
         ..Usage::default()
     }
+}
+
+/// What other models used in the session, such as a small one for titles, and how much of the total that is.
+/// Empty where the session's own model is not among them: the total is not divided then.
+fn of_others(models: &Value, answer: &Answer) -> Vec<Usage> {
+    let Some(models) = models.as_object() else { return Vec::new() };
+    let own = answer.model.as_deref().filter(|own| models.contains_key(*own));
+    let Some(own) = own else { return Vec::new() };
+    let others = models.iter().filter(|(name, _)| name.as_str() != own).map(|(name, used)| {
+        let cached = number(used, "cacheReadInputTokens");
+        let written = number(used, "cacheCreationInputTokens");
+        let uncached = number(used, "inputTokens");
+        Usage {
+            model: Some(name.clone()),
+            input_tokens: uncached.saturating_add(cached).saturating_add(written),
+            output_tokens: number(used, "outputTokens"),
+            cached_tokens: cached,
+            cache_write_tokens: written,
+            cost_usd: used["costUSD"].as_f64().unwrap_or_default(),
+            ..Usage::default()
+        }
+    });
+    others.collect()
 }
 
 fn result(event: &Value, answer: &mut Answer) {
@@ -129,7 +153,15 @@ fn result(event: &Value, answer: &mut Answer) {
             turns: u32::try_from(number(event, "num_turns")).unwrap_or(u32::MAX),
             ..usage(&event["usage"], answer)
         };
-        answer.set_usage(used);
+        let others = of_others(&event["modelUsage"], answer);
+        let by_others: f64 = others.iter().map(|other| other.cost_usd).sum();
+        let own = used.cost_usd - by_others;
+        if by_others > 0.0 && own > 0.0 {
+            answer.set_usage(Usage { cost_usd: own, ..used });
+            answer.usage.splice(0..0, others);
+        } else {
+            answer.set_usage(used);
+        }
     }
     let text = event["result"].as_str();
     let subtype = event["subtype"].as_str().unwrap_or("success");

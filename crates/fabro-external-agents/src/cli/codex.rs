@@ -144,10 +144,11 @@ fn used(tokens: &Value, answer: &mut Answer) {
     answer.set_usage(total);
 }
 
-/// What was used since `before`. A number that is smaller than before is of the turn alone.
+/// What was used since `before`. A number that is smaller than before is of the turn alone, and so are those of
+/// before: each turn has input and output.
 fn increase(reported: Usage, before: &Usage) -> Usage {
-    let is_cumulative = reported.input_tokens >= before.input_tokens
-        && reported.output_tokens >= before.output_tokens
+    let is_cumulative = reported.input_tokens > before.input_tokens
+        && reported.output_tokens > before.output_tokens
         && reported.cached_tokens >= before.cached_tokens;
     if !is_cumulative {
         return reported;

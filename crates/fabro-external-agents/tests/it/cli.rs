@@ -112,6 +112,51 @@ pub(super) async fn answer(agent: CliAgent, script: &str) -> String {
 }
 
 #[tokio::test]
+async fn claude_counts_its_models_apart_and_what_is_kept_for_an_hour() {
+    let usage = r#""usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_creation":{"ephemeral_5m_input_tokens":5,"ephemeral_1h_input_tokens":15},"cache_read_input_tokens":70,"output_tokens":5}"#;
+    let models = |own: &str| {
+        format!(
+            r#""modelUsage":{{"{own}":{{"inputTokens":10,"costUSD":0.2}},"small":{{"inputTokens":7,"outputTokens":3,"cacheReadInputTokens":2,"cacheCreationInputTokens":1,"costUSD":0.05}}}}"#
+        )
+    };
+    let result = |more: &str| {
+        format!(
+            r#"{{"type":"result","subtype":"success","is_error":false,"num_turns":2,"result":"It is 4.",{usage}{more}}}"#
+        )
+    };
+    for (more, expect) in [
+        (String::new(), "claude-x 100+5 long 15 $0"),
+        (
+            format!(r#","total_cost_usd":0.25,{}"#, models("claude-x")),
+            "small 10+3 long 0 $0.05, claude-x 100+5 long 15 $0.2",
+        ),
+        // Without its own model among them, nobody knows what belongs to it.
+        (format!(r#","total_cost_usd":0.25,{}"#, models("y")), "claude-x 100+5 long 15 $0.25"),
+        (
+            format!(r#","total_cost_usd":0.05,{}"#, models("claude-x")),
+            "claude-x 100+5 long 15 $0.05",
+        ),
+    ] {
+        let place = Place::new();
+        let program = program(&place, CliAgent::Claude, &prints(&[CLAUDE[0], &result(&more)]));
+        let work = place.work();
+        let logs = place.0.path().join("logs");
+        let done = program.run(Task::new("", &work, &logs)).await.unwrap();
+        let used = done.usage.iter().map(|used| {
+            format!(
+                "{} {}+{} long {} ${}",
+                used.model.as_deref().unwrap_or("-"),
+                used.input_tokens,
+                used.output_tokens,
+                used.long_cache_write_tokens,
+                used.cost_usd
+            )
+        });
+        assert_eq!(used.collect::<Vec<_>>().join(", "), expect);
+    }
+}
+
+#[tokio::test]
 pub(super) async fn answers_are_read() {
     assert_snapshot!(answer(CliAgent::Claude, &prints(&CLAUDE)).await, @r#"
     says Let me see.

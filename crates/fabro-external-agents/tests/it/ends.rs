@@ -229,6 +229,8 @@ async fn usage_of_a_continued_session_is_counted_once() {
     assert_snapshot!(run(used(90, 5, 60)).await, @r#"usage: Some("gpt-x") in 10 out 2 cached 0 $0 in 1 turns"#);
     // Less than before: it is of this turn.
     assert_snapshot!(run(used(900, 5, 60)).await, @r#"usage: Some("gpt-x") in 100 out 7 cached 60 $0 in 1 turns"#);
+    // As much as before: a turn that used nothing does not exist.
+    assert_snapshot!(run(used(100, 7, 60)).await, @r#"usage: Some("gpt-x") in 100 out 7 cached 60 $0 in 1 turns"#);
 }
 
 #[tokio::test]

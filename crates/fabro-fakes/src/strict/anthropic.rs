@@ -59,6 +59,9 @@ const FIELDS: [&str; 15] = [
     "cache_control",
 ];
 
+/// How many properties of a schema need not be there.
+const MOST_OPTIONAL: usize = 24;
+
 /// How many marks of the cache a request may have.
 const MOST_MARKS: usize = 4;
 
@@ -172,8 +175,15 @@ fn format_fits(format: &Value) -> Result<(), Refusal> {
         return Ok(());
     }
     let mut open = vec![&format["schema"]];
+    let mut optional = 0;
     while let Some(schema) = open.pop() {
         if let Some(map) = schema.as_object() {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            let required = list(&schema["required"]);
+            optional += properties.filter(|(name, _)| !required.contains(&json!(name))).count();
+            if optional > MOST_OPTIONAL {
+                return refused(&format!("{optional} optional parameters, at most 24"));
+            }
             if let Some(key) = REFUSED.iter().find(|key| map.contains_key(**key)) {
                 return refused(&format!(
                     "For '{}' type, property '{key}' is not supported",

@@ -23,6 +23,14 @@ pub(super) fn check(vendor: Vendor, body: &Value) -> Checked {
         if message["role"] == "developer" {
             return Err(refused("unknown role developer", "messages", None));
         }
+        let is_empty = matches!(&message["content"], Value::Null) || message["content"] == "";
+        if message["role"] == "assistant" && is_empty && list(&message["tool_calls"]).is_empty() {
+            return Err(refused(
+                "Assistant message must have either content or tool_calls, but not none.",
+                "messages",
+                None,
+            ));
+        }
     }
     match vendor {
         Vendor::DeepSeek => deepseek(body, has_tools, format)?,

@@ -144,3 +144,36 @@ fn users_override_properties() {
     let own = catalog.find("gpt-5-own").unwrap();
     assert_eq!((own.context_window, own.has_price()), (Some(400_000), false));
 }
+
+#[test]
+fn a_name_may_have_a_slash_behind_its_provider() {
+    let mut catalog = Catalog::builtin();
+    let windows = |catalog: &Catalog, names: [&str; 4]| {
+        names.map(|name| catalog.find(name).and_then(|model| model.context_window))
+    };
+    let names = [
+        "openai/gpt-oss-120b",
+        "groq/openai/gpt-oss-120b",
+        "openrouter/vendor/own",
+        "openrouter/anthropic/claude-haiku-4-5-20251001",
+    ];
+    let own =
+        |name: &str, window| ModelInfo { context_window: Some(window), ..ModelInfo::new(name) };
+    catalog.extend([own("openai/gpt-oss-120b", 7), own("vendor/own", 8)]);
+    assert_eq!(windows(&catalog, names), [Some(7), Some(7), Some(8), Some(200_000)]);
+}
+
+#[test]
+fn own_prices_hold_whichever_model_answers() {
+    let mut catalog = Catalog::builtin();
+    let served = |catalog: &Catalog, asked: &str, answered: &str| {
+        catalog.served_as(asked, answered).map(|model| model.name.clone())
+    };
+    let flash = Some("gemini-3.6-flash".to_owned());
+    assert_eq!(served(&catalog, "gemini-3.5-flash", "gemini-3.6-flash"), flash);
+    assert_eq!(served(&catalog, "gpt-5.6", "gpt-5.6-sol"), None);
+    assert_eq!(served(&catalog, "gemini-3.5-flash", "claude-opus-5"), None);
+    let cost = TokenPrices { input_cost: Some(1.0), ..Default::default() };
+    catalog.extend([ModelInfo { cost, ..ModelInfo::new("gemini-3.5-flash") }]);
+    assert_eq!(served(&catalog, "gemini-3.5-flash", "gemini-3.6-flash"), None);
+}

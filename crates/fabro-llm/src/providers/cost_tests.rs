@@ -28,10 +28,14 @@ fn usage_at(
     body: &Value,
 ) -> Usage {
     let sent: jiff::Timestamp = format!("{day}T12:00Z").parse().unwrap();
-    let priced = Catalog::builtin().same_model(model).cloned();
-    let speed = speed.map(str::to_owned);
-    let pricing =
-        Pricing { model: priced, sent_ms: sent.as_millisecond(), speed, provider_factor: None };
+    let catalog = Arc::new(Catalog::builtin());
+    let pricing = Pricing {
+        model: catalog.same_model(model).cloned(),
+        catalog: Some(catalog),
+        sent_ms: sent.as_millisecond(),
+        speed: speed.map(str::to_owned),
+        provider_factor: None,
+    };
     let name = model.to_owned();
     let mut turn = Turn::new(kind.as_str(), name, pricing, Arc::default(), PrefixHash::default());
     let mut reader = event_reader(Wire::of(&Provider::new("p", kind), model, None));
@@ -62,6 +66,57 @@ fn anthropic_counts_what_is_read_and_written_apart() {
     // Above 100,000 tokens of input all of it is dearer: 0.5, 0.05, 0.625, 1, 2.5.
     let dollars = 0.0005 + 0.01 + 0.0125 + 0.01 + 0.01;
     check(ProviderKind::Anthropic, "claude-haiku-5-5", DAY, &anthropic(&usage), dollars);
+}
+
+#[test]
+fn a_refusal_before_any_output_costs_nothing() {
+    let refused = |content: Value| {
+        let body = json!({"content": content, "stop_reason": "refusal",
+            "usage": {"input_tokens": 1_000_000, "output_tokens": 10}});
+        let pricing = Pricing {
+            model: Catalog::builtin().same_model("claude-opus-5-5").cloned(),
+            ..Pricing::default()
+        };
+        let name = "claude-opus-5-5".to_owned();
+        let mut turn = Turn::new("anthropic", name, pricing, Arc::default(), PrefixHash::default());
+        let mut reader = event_reader(Wire::Anthropic);
+        reader.read_whole(&body, &mut turn).unwrap_err();
+        turn.usage().cost_usd
+    };
+    assert!(refused(json!([])).abs() < 1e-9);
+    let text = json!([{"type": "text", "text": "x"}]);
+    assert!((refused(text) - 4.0002).abs() < 1e-9);
+    let thought = json!([{"type": "thinking", "thinking": "x", "signature": "y"}]);
+    assert!((refused(thought) - 4.0002).abs() < 1e-9);
+}
+
+#[test]
+fn a_blocked_prompt_costs_what_its_provider_reports() {
+    let body = json!({"promptFeedback": {"blockReason": "SAFETY"},
+        "usageMetadata": {"promptTokenCount": 1_000_000}});
+    let pricing = Pricing {
+        model: Catalog::builtin().same_model("gemini-4-neon").cloned(),
+        ..Pricing::default()
+    };
+    let name = "gemini-4-neon".to_owned();
+    let mut turn = Turn::new("gemini", name, pricing, Arc::default(), PrefixHash::default());
+    event_reader(Wire::Gemini).read_whole(&body, &mut turn).unwrap_err();
+    assert!((turn.usage().cost_usd - 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_retired_name_costs_what_the_model_costs_that_answers() {
+    let check = |asked: &str, answers: &str, dollars: f64| {
+        let body = json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}],
+            "usageMetadata": {"promptTokenCount": 1_000_000, "candidatesTokenCount": 100_000},
+            "modelVersion": answers});
+        check(ProviderKind::Gemini, asked, DAY, &body, dollars);
+    };
+    check("gemini-3.5-flash", "gemini-3.5-flash", 2.4);
+    check("gemini-3.5-flash", "gemini-3.6-flash", 0.75 + 0.375);
+    // Names of others, and those that nobody knows, change nothing.
+    check("gemini-3.5-flash", "gpt-5", 2.4);
+    check("gemini-3.5-flash", "gemini-3.5-flash-002", 2.4);
 }
 
 #[test]

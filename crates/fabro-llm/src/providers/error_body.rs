@@ -296,6 +296,14 @@ mod tests {
             );
             check(429, &body, &format!("Quota: 429 {code}: m"));
         }
+        for (status, code) in [
+            (429, "insufficient_balance_error"),
+            (429, "exceeded_current_quota_error"),
+            (429, "1113"),
+        ] {
+            let body = format!(r#"{{"error": {{"message": "m", "code": "{code}"}}}}"#);
+            check(status, &body, &format!("Quota: {status} {code}: m"));
+        }
         let limit = "You have reached your specified API usage limits. You will regain access on 2026-12-01";
         check(
             400,

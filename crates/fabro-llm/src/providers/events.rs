@@ -34,6 +34,8 @@ pub(super) enum FinishReason {
     MaxTokens,
     /// The provider held the answer back.
     Filtered,
+    /// The context window is full before the answer is whole, in the provider's word.
+    WindowFull(String),
     /// The answer is of no use, in the provider's word.
     Failed(String),
 }
@@ -47,6 +49,8 @@ pub(super) enum EventError {
     Reported(Value),
     /// The provider refuses to answer.
     Refused(String),
+    /// The context window is full before the turn was whole.
+    WindowFull(String),
     /// The stream ended before the turn was whole.
     EndedEarly,
     /// The turn is of no use.

@@ -50,6 +50,7 @@ pub(super) fn unusable_turn(error: EventError, provider: &Provider) -> ModelErro
             ModelError { retry_after: wait, ..reported(provider, None, body) }
         }
         EventError::Refused(reason) => own(ErrorKind::ContentFilter, provider, &reason),
+        EventError::WindowFull(reason) => own(ErrorKind::ContextOverflow, provider, &reason),
         EventError::EndedEarly => {
             own(ErrorKind::BrokenStream, provider, "it ended before it was complete")
         }

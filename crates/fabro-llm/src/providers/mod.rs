@@ -122,7 +122,7 @@ struct Shared {
     providers: Vec<Provider>,
     /// In the order of the providers.
     endpoints: Vec<Endpoint>,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     client: reqwest::Client,
     clock: Clock,
     remembered: Remembered,
@@ -171,6 +171,7 @@ impl Providers {
             .map_err(|error| client_error(&error, variable))?;
         let clock = Clock(Arc::new(clock));
         let remembered = Remembered::default();
+        let catalog = Arc::new(catalog);
         let shared = Shared { providers, endpoints, catalog, client, clock, remembered };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -249,6 +250,7 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let priced = shared.catalog.same_model(&model).cloned();
     let pricing = Pricing {
         model: priced,
+        catalog: Some(Arc::clone(&shared.catalog)),
         sent_ms: (shared.clock.0)(),
         speed: None,
         provider_factor: provider.price_factor(),

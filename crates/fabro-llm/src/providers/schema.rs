@@ -27,13 +27,31 @@ const REFUSED: [&str; 13] = [
 const KEPT: [&str; 9] =
     ["type", "title", "description", "default", "examples", "enum", "const", "required", "format"];
 
+/// How many properties that are not required Anthropic accepts in a schema.
+const MOST_OPTIONAL: usize = 24;
+
 /// The schema for Anthropic, where all objects have to be closed; `None` when that would change what
-/// the schema means.
+/// the schema means, or it has too many properties that are not required.
 pub(super) fn for_anthropic(schema: &Value) -> Option<Value> {
     if schema["type"] != "object" {
         return None;
     }
-    closed(schema, DEPTH)
+    closed(schema, DEPTH).filter(|closed| optional(closed) <= MOST_OPTIONAL)
+}
+
+/// The number of properties that are not required, in all objects of a schema.
+fn optional(schema: &Value) -> usize {
+    let is_required = |name: &str| {
+        schema["required"].as_array().into_iter().flatten().any(|required| required == name)
+    };
+    let properties = || schema["properties"].as_object().into_iter().flatten();
+    let own = properties().filter(|(name, _)| !is_required(name)).count();
+    let lists = ["anyOf", "allOf"].map(|key| schema[key].as_array().into_iter().flatten());
+    let parts = properties()
+        .map(|(_, part)| part)
+        .chain(schema.get("items"))
+        .chain(lists.into_iter().flatten());
+    own + parts.map(optional).sum::<usize>()
 }
 
 fn closed(schema: &Value, depth: u32) -> Option<Value> {
@@ -147,6 +165,18 @@ mod tests {
             let strict = open["type"] == "array";
             check(&open, &Value::Null, strict);
         }
+    }
+
+    #[test]
+    fn anthropic_takes_24_properties_that_are_not_required() {
+        let schema = |count: usize| {
+            let names = (0..count).map(|number| (format!("p{number}"), json!({"type": "string"})));
+            let inner: Map<_, _> = names.collect();
+            json!({"type": "object", "required": ["list"], "properties": {"list": {"type": "array",
+                "items": {"type": "object", "properties": inner}}}})
+        };
+        assert!(for_anthropic(&schema(24)).is_some());
+        assert!(for_anthropic(&schema(25)).is_none());
     }
 
     #[test]

@@ -167,6 +167,22 @@ fn events_that_cannot_be_used_are_errors() {
 }
 
 #[test]
+fn an_answer_that_fills_the_window_is_an_overflow() {
+    let full = r#"half WindowFull("model_context_window_exceeded")"#;
+    let events = [
+        r#"content_block_start|{"content_block":{"type":"text","text":"half"}}"#,
+        r#"message_delta|{"delta":{"stop_reason":"model_context_window_exceeded"}}"#,
+        "message_stop|{}",
+    ];
+    assert_eq!(read(ProviderKind::Anthropic, &events), full);
+    let events = [
+        r#"|{"choices":[{"delta":{"content":"half"},"finish_reason":"model_context_window_exceeded"}]}"#,
+        "|[DONE]",
+    ];
+    assert_eq!(read(ProviderKind::OpenAiCompatible, &events), full);
+}
+
+#[test]
 fn compatible_servers_differ() {
     let check = |events: &[&str], expect: &str| {
         assert_eq!(read(ProviderKind::OpenAiCompatible, events), expect);

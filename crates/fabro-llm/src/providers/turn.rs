@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::events::{EventError, FinishReason};
 use super::prefix::PrefixHash;
-use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
+use crate::{Catalog, Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
 /// How much of a model's name is kept, in characters: a server may send anything.
 const LONGEST_NAME: usize = 128;
@@ -79,6 +79,8 @@ pub(super) struct Tokens {
 pub(super) struct Pricing {
     /// The model whose prices count; `None` when they are not known.
     pub(super) model: Option<ModelInfo>,
+    /// The prices of the model that answers, where that is another one.
+    pub(super) catalog: Option<Arc<Catalog>>,
     /// When the request was sent, in milliseconds since 1970.
     pub(super) sent_ms: i64,
     /// The speed that was asked for, then the one that the provider says it had.
@@ -148,8 +150,14 @@ impl Turn {
 
     /// The model that answers, as the server names it.
     pub(super) fn set_model(&mut self, name: &Value) {
-        if let Some(name) = name.as_str().filter(|name| !name.is_empty() && *name != self.model) {
-            self.response_model = Some(name.chars().take(LONGEST_NAME).collect());
+        let is_new = |name: &&str| {
+            !name.is_empty() && *name != self.model && self.response_model.as_deref() != Some(*name)
+        };
+        let Some(name) = name.as_str().filter(is_new) else { return };
+        self.response_model = Some(name.chars().take(LONGEST_NAME).collect());
+        let catalog = self.pricing.catalog.as_ref();
+        if let Some(served) = catalog.and_then(|catalog| catalog.served_as(&self.model, name)) {
+            self.pricing.model = Some(served.clone());
         }
     }
 
@@ -168,6 +176,14 @@ impl Turn {
         self.end_reasoning();
         self.reasoning.redacted = Some(data.to_owned());
         self.end_reasoning();
+    }
+
+    /// The provider refuses to answer, and bills nothing where it does so before any output.
+    pub(super) fn refuse(&mut self) {
+        if !self.has_parts && !self.has_reasoning() {
+            self.tokens = Tokens::default();
+        }
+        self.finish = Some(FinishReason::Filtered);
     }
 
     /// Fields that go back with the reasoning that is arriving.
@@ -248,6 +264,7 @@ impl Turn {
                 return Err(EventError::Refused("the answer was filtered".to_owned()));
             }
             Some(FinishReason::Failed(reason)) => return Err(EventError::Incomplete(reason)),
+            Some(FinishReason::WindowFull(reason)) => return Err(EventError::WindowFull(reason)),
             // Without content and without a reason there is no answer.
             None if !self.has_parts => return Err(EventError::ended_early()),
             Some(FinishReason::MaxTokens) => StopReason::MaxTokens,

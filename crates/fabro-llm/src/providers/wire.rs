@@ -1,7 +1,6 @@
 //! What a request body is made from on each HTTP interface.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -11,12 +10,8 @@ use super::history::{self, ReasoningSource};
 use super::interface::Wire;
 use super::names::IdForm;
 use super::prefix::PrefixHash;
-use super::schema::for_anthropic;
 use super::{Provider, ProviderKind, gemini, names, speed};
-use crate::{
-    Content, ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, Role,
-    ThinkingMode,
-};
+use crate::{Content, ErrorKind, ModelError, ModelInfo, ReasoningEffort, Request, ThinkingMode};
 
 /// Models that require the reasoning of every answer back.
 const REASONING_REQUIRED: [&str; 3] = ["deepseek-v", "deepseek-flash", "kimi-"];
@@ -102,17 +97,6 @@ impl<'a> WireRequest<'a> {
         let mut request = names::fit(provider.kind, ids, request);
         if concessions.streams_only && !request.streams {
             request.to_mut().streams = true;
-        }
-        if let Some(schema) = request.output_schema.clone() {
-            let is_sent = accepts_schema && takes_schema(concessions, !request.tools.is_empty());
-            let has_form = match wire {
-                Wire::Anthropic => for_anthropic(&schema).is_some(),
-                Wire::Gemini => gemini::takes_schema(model, &request.tools),
-                Wire::ChatCompletions | Wire::Responses => true,
-            };
-            if !is_sent || !has_form {
-                describe(&schema, request.to_mut());
-            }
         }
         let (request, prefix) = history::fit(request, source);
         Ok(Self {
@@ -203,19 +187,6 @@ impl<'a> WireRequest<'a> {
 /// Whether the server takes the schema, as far as it has refused one.
 fn takes_schema(concessions: Concessions, has_tools: bool) -> bool {
     !concessions.no_schema && concessions.schema.is_sent(has_tools)
-}
-
-/// Puts a schema that is not sent into the system prompt.
-fn describe(schema: &Value, request: &mut Request) {
-    let text = format!(
-        "Your final answer must be one JSON object that matches the JSON Schema below, without any \
-         other text.\n\n{schema}"
-    );
-    let messages = Arc::make_mut(&mut request.messages);
-    match messages.first_mut().filter(|first| first.role == Role::System) {
-        Some(first) => Arc::make_mut(first).content.push(Content::Text { text }),
-        None => messages.insert(0, Message::system(text).into()),
-    }
 }
 
 /// A request that is refused before it is sent.

@@ -333,3 +333,15 @@ async fn calls_with_one_id_stay_apart() {
     let expect = [("x", arguments("a")), ("call_2_1", arguments("b"))];
     assert_eq!(result, expect.map(|(id, arguments)| (id.to_owned(), arguments)));
 }
+
+#[tokio::test]
+async fn an_answer_of_reasoning_alone_is_not_sent() {
+    let mut request = request("Hi");
+    let thought = Reasoning { text: "hm".to_owned(), ..Reasoning::default() };
+    let messages = Arc::make_mut(&mut request.messages);
+    messages.push(message(Role::Assistant, vec![Content::Reasoning(thought)]));
+    messages.push(Message::user("Well?").into());
+    let body = sent(ProviderKind::OpenAiCompatible, request).await;
+    let roles = body["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap());
+    assert_eq!(roles.collect::<Vec<_>>(), ["system", "user", "user"], "{body}");
+}

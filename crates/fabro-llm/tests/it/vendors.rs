@@ -596,3 +596,33 @@ async fn what_leads_to_nothing_is_not_sent() {
     let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["thinking", "text"]);
 }
+
+#[tokio::test]
+async fn an_answer_of_reasoning_alone_is_refused_by_no_compatible_server() {
+    for vendor in [Vendor::DeepSeek, Vendor::Moonshot, Vendor::LlamaCpp] {
+        let server = serve(vendor).await;
+        let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+        let mut request = request("Hi");
+        let thought = Reasoning { text: "hm".to_owned(), ..Reasoning::default() };
+        let messages = Arc::make_mut(&mut request.messages);
+        messages.push(message(Role::Assistant, vec![Content::Reasoning(thought)]));
+        messages.push(Message::user("Well?").into());
+        ask(&providers, &request).await.0.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_schema_of_many_optional_properties_is_not_sent_to_anthropic() {
+    let server = serve(Vendor::Anthropic).await;
+    let providers = client(provider(ProviderKind::Anthropic, &server));
+    for count in [24, 25] {
+        let properties = (0..count).map(|number| (format!("p{number}"), json!({"type": "string"})));
+        let properties: serde_json::Map<_, _> = properties.collect();
+        let mut request = for_model("claude-opus-5-5", None);
+        request.output_schema = Some(json!({"type": "object", "properties": properties}).into());
+        ask(&providers, &request).await.0.unwrap();
+        let is_sent =
+            !server.requests().last().unwrap().json()["output_config"]["format"].is_null();
+        assert_eq!(is_sent, count == 24);
+    }
+}

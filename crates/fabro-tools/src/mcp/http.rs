@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::redirect::{Action, Attempt, Policy};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::auth::{AuthClient, AuthError, AuthorizationManager};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
@@ -11,11 +12,15 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 
+use crate::mcp::answered::Answered;
 use crate::mcp::error::brief;
 
 /// The protocol sets them itself.
 const RESERVED: [&str; 6] =
     ["accept", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "last-event-id"];
+
+/// How many redirects one request follows.
+const MOST_REDIRECTS: usize = 10;
 
 /// How a server over HTTP is reached.
 pub(crate) fn config(
@@ -44,15 +49,25 @@ fn reconnects() -> ExponentialBackoff {
 pub(crate) fn with_login(
     config: StreamableHttpClientTransportConfig,
     manager: AuthorizationManager,
-) -> Result<StreamableHttpClientTransport<AuthClient<reqwest::Client>>, String> {
-    // As the client of a connection without a login, but without redirects, which could take a token
-    // elsewhere.
-    let client = reqwest::Client::builder()
+) -> Result<StreamableHttpClientTransport<Answered<AuthClient<reqwest::Client>>>, String> {
+    let client = Answered(AuthClient::new(client()?, manager));
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// The same without a login.
+pub(crate) fn without_login(
+    config: StreamableHttpClientTransportConfig,
+) -> Result<StreamableHttpClientTransport<Answered<reqwest::Client>>, String> {
+    Ok(StreamableHttpClientTransport::with_client(Answered(client()?), config))
+}
+
+/// Idle connections are not used again: what is left of an answer delays the next request on them.
+fn client() -> Result<reqwest::Client, String> {
+    reqwest::Client::builder()
         .pool_max_idle_per_host(0)
-        .redirect(reqwest::redirect::Policy::none())
+        .redirect(Policy::custom(redirect))
         .build()
-        .map_err(|error| brief(&error.to_string()))?;
-    Ok(StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config))
+        .map_err(|error| brief(&error.to_string()))
 }
 
 pub(crate) fn check_url(url: &str) -> Result<(), String> {
@@ -121,6 +136,15 @@ pub(crate) fn was_sent(error: &(dyn std::error::Error + 'static)) -> bool {
         Some(StreamableHttpError::Client(error)) => !error.is_connect() && !error.is_builder(),
         _ => false,
     }
+}
+
+/// Follows a redirect that keeps the request as it is, and takes no token to another server: `/mcp` to `/mcp/`.
+fn redirect(attempt: Attempt<'_>) -> Action {
+    let keeps = matches!(attempt.status().as_u16(), 307 | 308);
+    let first = attempt.previous().first();
+    let is_same = first.is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_short = attempt.previous().len() <= MOST_REDIRECTS;
+    if keeps && is_same && is_short { attempt.follow() } else { attempt.stop() }
 }
 
 /// An error with its causes, briefly. Without URLs, because they may contain keys.

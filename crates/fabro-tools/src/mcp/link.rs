@@ -16,9 +16,9 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService, ServiceError,
     serve_client_with_lifecycle,
 };
+use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::auth::AuthorizationManager;
-use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -41,6 +41,9 @@ const TOOL_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The timeout of a ping, for a server that did not answer a call in time.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is said of a tool that wants an answer of a person.
+const ASKS_FOR_INPUT: &str = "the tool asks for input, which is not available here";
 
 /// Where the programs of servers start, their environment, and where logins at servers are kept.
 #[derive(Debug)]
@@ -105,13 +108,18 @@ impl Link {
             };
             let error = match connection.call(params.clone(), limit).await {
                 Ok(ServerResult::CallToolResult(result)) => return result::output(&result, schema),
+                Ok(ServerResult::CustomResult(other))
+                    if other.0["resultType"] == "input_required" =>
+                {
+                    return self.error(ASKS_FOR_INPUT);
+                }
                 Ok(ServerResult::CustomResult(other)) => {
                     return result::unknown(&other.0).unwrap_or_else(|| {
                         self.error(&self.reason(&ServiceError::UnexpectedResponse))
                     });
                 }
                 Ok(ServerResult::InputRequiredResult(_)) => {
-                    return self.error("the tool asks for input, which is not available here");
+                    return self.error(ASKS_FOR_INPUT);
                 }
                 Ok(_) => ServiceError::UnexpectedResponse,
                 Err(ServiceError::McpError(error)) => return self.error(&brief(&error.message)),
@@ -251,7 +259,7 @@ impl Link {
                     let transport = http::with_login(config, login).map_err(fail)?;
                     timeout(limit, serve(client, transport, lifecycle)).await
                 } else {
-                    let transport = StreamableHttpClientTransport::from_config(config);
+                    let transport = http::without_login(config).map_err(fail)?;
                     timeout(limit, serve(client, transport, lifecycle)).await
                 };
                 (None, serving)

@@ -65,7 +65,7 @@ impl EventReader for Reader {
             "message_delta" => {
                 self.add_usage(&data["usage"], turn);
                 if let Some(reason) = data["delta"]["stop_reason"].as_str() {
-                    turn.finish = Some(finish_reason(reason));
+                    set_finish(reason, turn);
                 }
             }
             "message_stop" => {
@@ -103,8 +103,7 @@ impl EventReader for Reader {
             self.end_block(turn);
         }
         self.add_usage(&body["usage"], turn);
-        let reason = body["stop_reason"].as_str().unwrap_or_default();
-        turn.finish = Some(finish_reason(reason));
+        set_finish(body["stop_reason"].as_str().unwrap_or_default(), turn);
         turn.end()
     }
 }
@@ -177,11 +176,12 @@ impl Reader {
     }
 }
 
-fn finish_reason(reason: &str) -> FinishReason {
-    match reason {
+fn set_finish(reason: &str, turn: &mut Turn) {
+    turn.finish = Some(match reason {
         // A paused turn continues when its content is sent back.
-        "max_tokens" | "model_context_window_exceeded" | "pause_turn" => FinishReason::MaxTokens,
-        "refusal" => FinishReason::Filtered,
+        "max_tokens" | "pause_turn" => FinishReason::MaxTokens,
+        "model_context_window_exceeded" => FinishReason::WindowFull(reason.to_owned()),
+        "refusal" => return turn.refuse(),
         _ => FinishReason::Complete,
-    }
+    });
 }

@@ -163,9 +163,8 @@ fn is_error(body: &Value) -> bool {
 fn add_finish(reason: &Value, turn: &mut Turn) {
     if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
         turn.finish = Some(match reason {
-            "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => {
-                FinishReason::MaxTokens
-            }
+            "length" | "max_tokens" | "model_length" => FinishReason::MaxTokens,
+            "model_context_window_exceeded" => FinishReason::WindowFull(reason.to_owned()),
             "content_filter" | "sensitive" => FinishReason::Filtered,
             "error" | "insufficient_system_resource" | "aborted" | "network_error" => {
                 FinishReason::Failed(reason.to_owned())

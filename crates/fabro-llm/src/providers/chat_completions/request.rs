@@ -1,6 +1,6 @@
 //! Request bodies of Chat Completions.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::providers::concessions::Server;
 use crate::providers::conversation::{arguments_object, description, system_texts, text};
@@ -101,7 +101,7 @@ fn messages(wire: &WireRequest<'_>) -> Vec<Value> {
     out
 }
 
-/// An empty message is not sent.
+/// A message without text and calls is not sent, as many servers refuse it; be there reasoning in it.
 fn assistant(message: &Message, wire: &WireRequest<'_>) -> Option<Value> {
     let mut out = json!({"role": "assistant", "content": text(message)});
     let mut calls: Vec<Value> = Vec::new();
@@ -126,8 +126,7 @@ fn assistant(message: &Message, wire: &WireRequest<'_>) -> Option<Value> {
         out.as_object_mut()?.retain(|key, _| key != "reasoning");
     }
     let is_empty = |text: &Value| text.as_str().is_some_and(str::is_empty);
-    let fields = out.as_object().map_or(0, Map::len);
-    if calls.is_empty() && is_empty(&out["content"]) && fields == 2 {
+    if calls.is_empty() && text(message).is_empty() {
         return None;
     }
     if wire.needs_reasoning() && out["reasoning_content"].is_null() {

@@ -42,11 +42,11 @@ fn read_response(response: &Value, turn: &mut Turn) -> Result<(), EventError> {
     if !response["error"].is_null() {
         return Err(EventError::Reported(response.clone()));
     }
+    turn.set_model(&response["modelVersion"]);
+    add_usage(&response["usageMetadata"], turn);
     if let Some(reason) = response["promptFeedback"]["blockReason"].as_str() {
         return Err(EventError::Refused(reason.to_owned()));
     }
-    turn.set_model(&response["modelVersion"]);
-    add_usage(&response["usageMetadata"], turn);
     let candidate = &response["candidates"][0];
     for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
         add_part(part, turn);

@@ -87,12 +87,17 @@ fn respond(head: &str, method: &str, request: &Value, sse: bool) -> String {
         ]}),
         "ping" => json!({}),
         "tools/call" if request["params"]["name"] == "break" => return status("500 Broken"),
+        "tools/call" if request["params"]["arguments"]["text"] == "accept" => {
+            return status("202 Accepted");
+        }
         "tools/call" => json!({"content": [
             {"type": "text", "text": request["params"]["arguments"]["text"]},
         ]}),
         _ => return status("202 Accepted"),
     };
-    let message = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+    let is_other = request["params"]["arguments"]["text"] == "other";
+    let id = if is_other { json!(4_000) } else { request["id"].clone() };
+    let message = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
     let (kind, body) = if sse {
         ("text/event-stream", format!("event: message\ndata: {message}\n\n"))
     } else {
@@ -134,6 +139,19 @@ async fn answers_come_as_json_or_as_a_stream() {
         assert!(heard[0].starts_with("server/discover"));
         assert!(heard.iter().any(|line| line.starts_with("initialize")));
     }
+}
+
+#[tokio::test]
+async fn a_request_without_its_answer_is_an_error_at_once() {
+    let (url, _) = serve(false).await;
+    let servers = connect(&url, &[]).await;
+    let echo = tool(&servers, "echo");
+    let said = |text: &'static str| call(&echo, json!({"text": text}));
+    assert_snapshot!(shown(&said("accept").await), @"error: MCP server `fake`: unexpected server response: it took the request without an answer, which the protocol has for notifications only; the call may have taken effect");
+    assert_snapshot!(shown(&said("other").await), @"error: MCP server `fake`: unexpected server response: its answer has the id of another request; the call may have taken effect");
+    // The connection is still there.
+    assert_eq!(shown(&said("hi").await), "hi");
+    servers.close().await;
 }
 
 #[tokio::test]
