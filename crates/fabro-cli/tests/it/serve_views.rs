@@ -47,6 +47,9 @@ fn a_line_of_a_log_is_found_by_its_text_and_has_an_address() {
     );
     let beside = ["rel=\"prev\"", "rel=\"next\"", ">No. 50</span>"];
     check(&server, &of("?at=one%401&stream=stdout&line=300"), &beside, &[">No. 49</span>"]);
+    // A stage that does not come is not waited for.
+    let followed = server.send("GET", &format!("/runs/{run}/logs?stage=none&follow=true"), "");
+    assert_eq!(followed.problem(), "404 stage_not_found");
     for missing in
         ["?at=one%401&stream=stdout&line=901", "?at=none&stream=stdout&line=1", "?line=1"]
     {

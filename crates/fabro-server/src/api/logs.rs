@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use fabro_inspect::{ReportError, find_stage};
-use fabro_types::{RunId, one_line};
+use fabro_types::{RunId, RunStatus, one_line};
 use futures_util::{StreamExt as _, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,8 +62,10 @@ pub(super) async fn logs(
         after = view.before(stage);
         match find_stage(&view.run.stages, stage) {
             Err(error @ ReportError::SeveralStages { .. }) => return Err(error.into()),
-            // One that has not started may still come.
-            Err(error) if !query.follow => return Err(error.into()),
+            // One that has not started may still come, unless the run has stopped.
+            Err(error) if !query.follow || has_stopped(view.run.status) => {
+                return Err(error.into());
+            }
             _ => {}
         }
     }
@@ -84,6 +86,11 @@ pub(super) async fn logs(
     let lines = stream::iter(first.map(Ok)).chain(rest);
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// Whether a run goes no further by itself: a stage that has not started does not come.
+fn has_stopped(status: RunStatus) -> bool {
+    status.is_final() || status == RunStatus::Paused
 }
 
 /// What a process prints. The process is killed when this is dropped: the client has gone.
