@@ -4,8 +4,8 @@
 //! bare repository in the directory of the run.
 //!
 //! Invariant: that repository has every object in which two of its trees that were recorded one after the other differ,
-//! trees and files, of both sides. So it can tell what is different between any two of them, whatever `git gc` removes
-//! from the user's. What all of them share stays in the user's repository: to write a tree, its objects are borrowed.
+//! trees and files, of both sides. So it can tell what is different between any two of them, also when `git gc` has
+//! removed it from the user's. What all of them share stays in the user's repository: to write a tree, its objects are borrowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
