@@ -97,6 +97,7 @@ impl Catalog {
 
     /// The model whose prices a request for `asked` has that `answered` answers: a vendor serves, and bills, some
     /// retired names as another model of its own. `None` where `asked` has its own prices, or those of settings.
+    #[cfg(feature = "providers")]
     pub(crate) fn served_as(&self, asked: &str, answered: &str) -> Option<&ModelInfo> {
         let own = self.same_model(asked)?;
         let is_list = |known: &ModelInfo| {

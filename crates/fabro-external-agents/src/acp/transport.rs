@@ -83,7 +83,7 @@ fn known(line: &str) -> Option<String> {
     } else if let Some(reason) = message["result"].get_mut("stopReason")
         && StopReason::deserialize(&*reason).is_err()
     {
-        // The turn has ended, whatever for.
+        // The turn has ended, for any reason.
         *reason = "end_turn".into();
         return Some(message.to_string());
     }

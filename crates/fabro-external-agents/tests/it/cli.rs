@@ -130,7 +130,7 @@ async fn claude_counts_its_models_apart_and_what_is_kept_for_an_hour() {
             format!(r#","total_cost_usd":0.25,{}"#, models("claude-x")),
             "small 10+3 long 0 $0.05, claude-x 100+5 long 15 $0.2",
         ),
-        // Without its own model among them, nobody knows what belongs to it.
+        // Without its own model among them, what belongs to it is not known.
         (format!(r#","total_cost_usd":0.25,{}"#, models("y")), "claude-x 100+5 long 15 $0.25"),
         (
             format!(r#","total_cost_usd":0.05,{}"#, models("claude-x")),

@@ -163,6 +163,7 @@ fn a_name_may_have_a_slash_behind_its_provider() {
     assert_eq!(windows(&catalog, names), [Some(7), Some(7), Some(8), Some(200_000)]);
 }
 
+#[cfg(feature = "providers")]
 #[test]
 fn own_prices_hold_whichever_model_answers() {
     let mut catalog = Catalog::builtin();

@@ -114,7 +114,7 @@ fn a_retired_name_costs_what_the_model_costs_that_answers() {
     };
     check("gemini-3.5-flash", "gemini-3.5-flash", 2.4);
     check("gemini-3.5-flash", "gemini-3.6-flash", 0.75 + 0.375);
-    // Names of others, and those that nobody knows, change nothing.
+    // Names of others, and names that are not known, change nothing.
     check("gemini-3.5-flash", "gpt-5", 2.4);
     check("gemini-3.5-flash", "gemini-3.5-flash-002", 2.4);
 }
