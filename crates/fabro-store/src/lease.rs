@@ -127,6 +127,7 @@ impl LeaseTime {
 }
 
 #[cfg(target_os = "linux")]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
 fn monotonic_ms() -> Option<i64> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Some(now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000))

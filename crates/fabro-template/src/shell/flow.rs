@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::lists;
 use super::scanner::{Flow, Read, Scanner};
 use super::word::{Word, is_name};
 use crate::code_variables::is_code_variable;
@@ -20,9 +19,9 @@ const STATE: &str = "state";
 /// [`Scanner::reads`].
 const SCRIPT: &str = "script ";
 
-/// It is a place in the text that only this reading knows.
-pub(super) fn is_script(name: &str) -> bool {
-    name.starts_with(SCRIPT)
+/// The number of a text that is a script if it is run, which only this reading knows.
+pub(super) fn script_number(name: &str) -> Option<usize> {
+    name.strip_prefix(SCRIPT)?.parse().ok()
 }
 
 /// The file that a word names, as a target of flows; `None` when it names none.
@@ -176,25 +175,6 @@ impl Scanner<'_> {
         self.assigned.last_mut()
     }
 
-    /// What a text that is run evaluates, and what it has as names of commands.
-    fn follow_script(&self, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-        let number = name.strip_prefix(SCRIPT).and_then(|number| number.parse::<usize>().ok());
-        let Some(Read::Script(span)) = number.and_then(|at| self.reads.get(at)) else {
-            return (BTreeSet::new(), BTreeSet::new());
-        };
-        let text = self.text[span.clone()].replace("\\$", "$");
-        let inner = lists::read_inner(&text, self.depth + 1);
-        let mut evaluated = inner.evaluated;
-        if inner.is_unclear {
-            evaluated.extend(names(&text));
-        }
-        let mut commands = inner.commands;
-        // Those of the text are not those of this script.
-        evaluated.remove(ARGUMENTS);
-        commands.remove(ARGUMENTS);
-        (evaluated, commands)
-    }
-
     /// Refuses what reaches a place that is evaluated.
     pub(super) fn follow_flows(&mut self, unclear: Option<&Misplaced>) {
         let flows = std::mem::take(&mut self.assigned);
@@ -220,7 +200,7 @@ impl Scanner<'_> {
                 self.sinks.evaluated.extend(kept.iter().cloned());
                 open.extend(kept.into_iter().map(|to| (to, true)));
             }
-            if evaluates && to.starts_with(SCRIPT) {
+            if evaluates && script_number(&to).is_some() {
                 let (evaluated, commands) = self.follow_script(&to);
                 for name in evaluated {
                     if self.sinks.evaluated.insert(name.clone()) {

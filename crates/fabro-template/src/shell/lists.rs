@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::flow;
-use super::scanner::{End, Flow, MAX_DEPTH, Scan, Scanner, Sinks, Slot};
+use super::scanner::{End, Flow, MAX_DEPTH, Read, Scan, Scanner, Sinks, Slot};
 use super::word::{Syntax, Word, unclear};
 use super::{Reading, VALUE};
 use crate::misplaced::{Advice, Misplaced};
@@ -118,8 +118,8 @@ impl Scanner<'_> {
                 (refused, _) => Err(refused.unwrap_or_else(|| unknown.clone())),
             }
         };
-        self.sinks.evaluated.retain(|name| !flow::is_script(name));
-        self.sinks.commands.retain(|name| !flow::is_script(name));
+        self.sinks.evaluated.retain(|name| flow::script_number(name).is_none());
+        self.sinks.commands.retain(|name| flow::script_number(name).is_none());
         Reading {
             places: std::mem::take(&mut self.slots).into_iter().map(place).collect(),
             heredocs: self.heredocs.into_iter().map(|it| it.end).collect(),
@@ -128,6 +128,25 @@ impl Scanner<'_> {
             runs_input,
             is_unclear: unclear.is_some(),
         }
+    }
+
+    /// What a text that is run evaluates, and what it has as names of commands.
+    pub(super) fn follow_script(&self, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+        let read = flow::script_number(name).and_then(|at| self.reads.get(at));
+        let Some(Read::Script(span)) = read else {
+            return (BTreeSet::new(), BTreeSet::new());
+        };
+        let text = self.text[span.clone()].replace("\\$", "$");
+        let inner = read_inner(&text, self.depth + 1);
+        let mut evaluated = inner.evaluated;
+        if inner.is_unclear {
+            evaluated.extend(flow::names(&text));
+        }
+        let mut commands = inner.commands;
+        // Those of the text are not those of this script.
+        evaluated.remove(flow::ARGUMENTS);
+        commands.remove(flow::ARGUMENTS);
+        (evaluated, commands)
     }
 
     pub(super) fn peek(&self) -> Option<u8> {

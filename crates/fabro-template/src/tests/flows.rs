@@ -400,6 +400,7 @@ fn variables_that_are_code_take_no_values_from_others() {
             "f() { echo \"${1@P}\"; }; f @",
             "set -- @; echo \"${!1}\"",
             "bash -c 'echo \"${!1}\"' _ @",
+            "bash -c '$0' @",
             "echo @ > rc; BASH_ENV=./rc bash -c :",
             "echo @ > rc; bash --rcfile rc -ic :",
         ],

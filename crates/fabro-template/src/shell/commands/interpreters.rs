@@ -224,8 +224,15 @@ const LONG_CODE_OPTIONS: [(&str, &str); 6] = [
 ];
 
 /// Short options of some programs whose argument is code.
-const SHORT_CODE_OPTIONS: [(&str, &str); 5] =
-    [("make", "E"), ("rsync", "e"), ("scp", "oS"), ("sftp", "oS"), ("tar", "IF")];
+const SHORT_CODE_OPTIONS: [(&str, &str); 7] = [
+    ("make", "E"),
+    ("npm", "c"),
+    ("npx", "c"),
+    ("rsync", "e"),
+    ("scp", "oS"),
+    ("sftp", "oS"),
+    ("tar", "IF"),
+];
 
 /// Those of [`WRAPPERS`] that start a shell when no command is given.
 const STARTS_SHELL: [&str; 9] = [
@@ -386,7 +393,12 @@ fn inner_script(
         let place = format!("in the arguments of a script of `{name}`, which evaluates them");
         let why = Misplaced::of(place, Advice::Number);
         verdict.refused.push((at + 1..words.len(), why));
-    } else if inner.commands.contains(flow::ARGUMENTS) && words.len() > at + 2 {
+    } else if inner.commands.contains(flow::ARGUMENTS) && words.len() > at + 1 {
+        // `$0` may be the name of a command, too.
+        verdict.refused.push((at + 1..at + 2, OTHER_COMMAND));
+    }
+    let has_command = inner.commands.contains(flow::ARGUMENTS) && words.len() > at + 2;
+    if has_command && !inner.evaluated.contains(flow::ARGUMENTS) && !inner.is_unclear {
         let command = Verdict::of_inner(words, at + 2, depth);
         verdict.refused.extend(command.refused);
         verdict.evaluated.extend(command.evaluated);
