@@ -47,6 +47,7 @@ mod serve_pages;
 mod serve_security;
 mod serve_stages;
 mod served;
+mod shown_commands;
 mod space;
 mod states;
 mod terminal;
