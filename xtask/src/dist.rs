@@ -1,6 +1,7 @@
 //! `cargo xtask dist`: an archive for each target that can be built on this machine, with checksums.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -159,12 +160,15 @@ fn linker(root: &Path, target: &str) -> Result<std::result::Result<Linker, Strin
         Ok(Linker::Default)
     } else if target.contains("linux") && runs(&gcc) {
         Ok(Linker::Gcc)
+    } else if target.contains("apple") && env::var_os("SDKROOT").is_none() {
+        // Zig has no frameworks of Apple, such as the one with the certificates of the system.
+        Err("it needs macOS, or cargo-zigbuild and an SDK of macOS that SDKROOT names".to_owned())
     } else if runs("cargo-zigbuild") {
         Ok(Linker::Zig)
     } else if target.contains("linux") {
         Err(format!("neither {gcc} nor cargo-zigbuild is installed"))
     } else {
-        Err("it needs macOS, or cargo-zigbuild".to_owned())
+        Err("cargo-zigbuild is not installed".to_owned())
     })
 }
 

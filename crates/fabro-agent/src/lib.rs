@@ -88,6 +88,7 @@ mod steering;
 mod subagent_calls;
 mod transcript;
 mod turn;
+mod written_calls;
 
 pub use documents::{DOCUMENT_BYTES, ProjectDocs, project_docs};
 pub use error::SessionError;

@@ -22,6 +22,7 @@ use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
 use crate::session::{CONTINUE, MAX_CONTINUATIONS, NUDGE, NUDGE_SOURCE};
 use crate::transcript::CUT_OFF_WARNING;
+use crate::written_calls::{WRITTEN_CALL, is_written_call};
 use crate::{LiveAnswer, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -119,8 +120,12 @@ impl Session {
         let calls: Vec<_> =
             tool_calls(&mut message).map(|call| request_call(call, &redactor, is_cut)).collect();
         let given = self.given.take();
+        let is_written_call = calls.is_empty() && is_written_call(&message.text(), &self.specs);
         self.note(answer_note(&message, usage, given));
         self.push(Arc::new(message));
+        if is_written_call {
+            self.warn("tools", WRITTEN_CALL);
+        }
         self.turns += 1;
         self.count_cuts(is_cut, &calls)?;
         for RequestedCall { call, .. } in &calls {

@@ -221,14 +221,17 @@ pub(crate) fn only(listed: Result<Vec<String>, ModelError>) -> Result<String, St
     match listed {
         Ok(mut models) if models.len() == 1 => Ok(models.remove(0)),
         Ok(models) if models.is_empty() => Err(format!("{name}; the server lists no models")),
-        Ok(models) => {
-            let more = models.len().saturating_sub(SHOWN_NAMES);
-            let shown: Vec<_> = models.into_iter().take(SHOWN_NAMES).collect();
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Err(format!("{name}; the server lists: {}{more}", shown.join(", ")))
-        }
+        Ok(models) => Err(format!("{name}; {}", list_text(&models))),
         Err(error) => Err(format!("{name}; what the server has is not known: {error}")),
     }
+}
+
+/// The first names of a list.
+pub(crate) fn list_text(models: &[String]) -> String {
+    let more = models.len().saturating_sub(SHOWN_NAMES);
+    let shown = models[..models.len() - more].join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("the server lists: {shown}{more}")
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use fabro_config::{ProviderSettings, Settings};
 use fabro_llm::{
     Catalog, ErrorKind, Message, ModelError, ModelInfo, Providers, Reply, Request, complete,
 };
-use fabro_types::Usage;
+use fabro_types::{Usage, nearest};
 use serde::Serialize;
 
 use crate::SetupError;
-use crate::asked_models::only;
+use crate::asked_models::{list_text, only};
 use crate::models::client;
 
 const QUESTION: &str = "Which planet do people live on? Answer with one word.";
@@ -124,9 +124,30 @@ async fn ask(client: &Providers, provider: Option<String>, model: Option<String>
     match answer {
         Ok(reply) => answered(test, &reply, client.catalog()),
         Err(error) => {
-            ModelTest { usage: (*error.usage).clone(), error: Some(test_error(error)), ..test }
+            let fix = match error.kind {
+                ErrorKind::UnknownModel => listed_instead(client, &test).await,
+                _ => None,
+            };
+            let usage = (*error.usage).clone();
+            let mut error = test_error(error);
+            if let Some(fix) = fix {
+                error.fix = fix;
+            }
+            ModelTest { usage, error: Some(error), ..test }
         }
     }
+}
+
+/// What the provider has in place of a model that it does not know; `None` when it does not say.
+async fn listed_instead(client: &Providers, test: &ModelTest) -> Option<String> {
+    let (provider, model) = (test.provider.as_deref()?, test.model.as_deref()?);
+    let listed = tokio::time::timeout(ANSWER_TIMEOUT, client.list_models(provider)).await;
+    let models = listed.ok()?.ok().filter(|models| !models.is_empty())?;
+    let family = |name: &String| name.split(':').next() == Some(model);
+    let near = models.iter().find(|name| family(name)).map(String::as_str);
+    let near = near.or_else(|| nearest(model, models.iter().map(String::as_str)));
+    let question = near.map(|near| format!("did you mean `{provider}/{near}`? "));
+    Some(format!("{}{}", question.unwrap_or_default(), list_text(&models)))
 }
 
 /// No model is named, and the provider has no usual one.

@@ -16,6 +16,8 @@ pub(crate) struct Family {
     pub(crate) has_own_inputs: bool,
     /// The inputs that this workflow and those in it read, with the paths into them.
     pub(crate) reads: RefCell<BTreeSet<String>>,
+    /// The names of those that have no default.
+    pub(crate) needed: RefCell<BTreeSet<String>>,
 }
 
 /// Which sub-workflow: the path of its file, or its text and the file that has it.
@@ -49,6 +51,8 @@ pub(crate) struct CheckedChild {
     pub(crate) error: Option<ChildError>,
     /// The inputs that it reads, with the paths into them.
     pub(crate) reads: BTreeSet<String>,
+    /// The names of those that have no default.
+    pub(crate) needed: BTreeSet<String>,
 }
 
 /// The first error of a sub-workflow.

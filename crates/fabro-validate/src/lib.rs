@@ -49,6 +49,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use fabro_graph::{Diagnostic, Sources, Workflow};
 use fabro_plan::{Plan, PlanError, Specs};
 use fabro_types::Severity;
@@ -72,6 +74,9 @@ pub struct Checked {
     pub specs: Option<Specs>,
     /// All findings by their place in the source, at one place errors first.
     pub findings: Vec<Diagnostic>,
+    /// The inputs that a template reads without a default, here or in a sub-workflow that has the inputs of this one:
+    /// a run needs a value for each.
+    pub needed_inputs: BTreeSet<String>,
 }
 
 impl Checked {
@@ -102,7 +107,10 @@ pub fn check(
     sources: &dyn Sources,
     inputs: Option<&Map<String, Value>>,
 ) -> Checked {
-    check_in(name, source, RelativeSources::new(sources, ""), inputs, &Family::default())
+    let family = Family::default();
+    let mut checked = check_in(name, source, RelativeSources::new(sources, ""), inputs, &family);
+    checked.needed_inputs = family.needed.into_inner();
+    checked
 }
 
 /// Checks a workflow that may be inside others.
@@ -115,14 +123,26 @@ fn check_in(
 ) -> Checked {
     let read = match load::load(name, source, &sources) {
         Ok(read) => read,
-        Err(finding) => return Checked { workflow: None, specs: None, findings: vec![finding] },
+        Err(finding) => {
+            return Checked {
+                workflow: None,
+                specs: None,
+                findings: vec![finding],
+                needed_inputs: BTreeSet::new(),
+            };
+        }
     };
     let specs = Specs::lower(&read.workflow);
     let mut findings = Findings(specs.findings.clone());
     lints::run(&Checking::new(&read, &specs, sources, inputs, family), &mut findings);
     read.workflow.place(&mut findings.0);
     sort(&mut findings.0);
-    Checked { workflow: Some(read.workflow), specs: Some(specs), findings: findings.0 }
+    Checked {
+        workflow: Some(read.workflow),
+        specs: Some(specs),
+        findings: findings.0,
+        needed_inputs: BTreeSet::new(),
+    }
 }
 
 /// Reads a workflow that is known to be valid: as [`check`] does, without the lints.

@@ -389,6 +389,16 @@ async fn an_empty_answer_is_asked_for_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_in_words_is_warned_of() {
+    let model = Play::list(vec![say(r#"{"name": "look", "arguments": {"file": "a"}}"#)]);
+    let (mut session, journal) = session(&model, settings());
+    session.send("hello".to_owned(), &never()).await.unwrap();
+    let notes = notes_of(&journal.records());
+    let warning = "warning tools: the answer is a tool call written as text, which is not executed";
+    assert!(notes.contains(warning), "{notes}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_tries_are_recorded_and_counted() {
     let model = Play::list(vec![Turn::Fail(ErrorKind::Overloaded), say("there")]);
     let asking = RequestPolicy {

@@ -56,6 +56,8 @@ pub enum Format {
 struct Wanted {
     path: PathBuf,
     run_file: Option<RunFile>,
+    /// It was named, not found in a directory.
+    is_named: bool,
 }
 
 /// A file that was checked: a workflow, or a run.toml.
@@ -63,6 +65,9 @@ struct Outcome {
     file: String,
     source: String,
     findings: Vec<Diagnostic>,
+    /// The inputs that have neither a value nor a default.
+    needed_inputs: Vec<String>,
+    is_named: bool,
 }
 
 /// Checks workflows.
@@ -157,6 +162,10 @@ fn report_on(paths: &[String]) -> anyhow::Result<Report> {
 }
 
 impl Outcome {
+    fn new(file: String, source: String, findings: Vec<Diagnostic>) -> Self {
+        Self { file, source, findings, needed_inputs: Vec::new(), is_named: false }
+    }
+
     fn is_valid(&self) -> bool {
         self.count(Severity::Error) == 0
     }
@@ -167,7 +176,17 @@ impl Outcome {
 
     fn as_json(&self) -> Value {
         let findings = diagnostics::as_data(&self.source, &self.findings);
-        json!({"file": self.file, "valid": self.is_valid(), "findings": findings})
+        json!({"file": self.file, "valid": self.is_valid(), "findings": findings, "needed_inputs": self.needed_inputs})
+    }
+
+    /// What a person who starts it has to give, of a file that was named.
+    fn hint(&self) -> Option<String> {
+        let first = self.needed_inputs.first().filter(|_| self.is_named && self.is_valid())?;
+        let names = self.needed_inputs.join(", ");
+        let file = &self.file;
+        Some(format!(
+            "{file} needs inputs: {names}. Give them by -I {first}=… or under [run.inputs] of a run.toml."
+        ))
     }
 }
 
@@ -176,14 +195,14 @@ fn wanted(text: &str, cwd: &Path, home: Option<&Path>) -> anyhow::Result<Vec<Wan
     let path = cwd.join(text);
     if path.is_dir() {
         let files = workflows_in(Path::new(text))?.into_iter();
-        return Ok(files.map(|path| Wanted { path, run_file: None }).collect());
+        return Ok(files.map(|path| Wanted { path, run_file: None, is_named: false }).collect());
     }
     let is_settings = path.extension().is_some_and(|extension| extension == "toml");
     if path.exists() && !is_settings {
-        return Ok(vec![Wanted { path: text.into(), run_file: None }]);
+        return Ok(vec![Wanted { path: text.into(), run_file: None, is_named: true }]);
     }
     let target = fabro_config::locate(text, cwd, home)?;
-    Ok(vec![Wanted { path: target.workflow_file, run_file: target.run_file }])
+    Ok(vec![Wanted { path: target.workflow_file, run_file: target.run_file, is_named: true }])
 }
 
 /// A path without a workflow.
@@ -197,15 +216,11 @@ fn unusable(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
 fn unusable_file(rule: &'static str, file: String, reason: String, fix: Option<&str>) -> Outcome {
     let mut finding = Diagnostic::error(rule, Span::default(), reason);
     finding.fix = fix.map(str::to_owned);
-    Outcome { file, source: String::new(), findings: vec![finding] }
+    Outcome::new(file, String::new(), vec![finding])
 }
 
 fn of_settings(findings: &Findings, cwd: &Path) -> Outcome {
-    Outcome {
-        file: shown(&findings.path, cwd),
-        source: findings.text.clone(),
-        findings: findings.list.clone(),
-    }
+    Outcome::new(shown(&findings.path, cwd), findings.text.clone(), findings.list.clone())
 }
 
 /// The workflow, and its run.toml if that has findings. The parsed workflow is left in the report.
@@ -228,6 +243,13 @@ fn check(
     });
     let inputs = given.as_ref().map(|file| &file.config.inputs);
     let mut workflow = check_workflow(&wanted.path, inputs, cwd, &sources, &mut report.checked);
+    if let Some(checked) = &report.checked {
+        let given = inputs.or(settings.map(|it| &it.defaults.inputs));
+        let is_given = |name: &str| given.is_some_and(|given| given.contains_key(name));
+        let needed = checked.needed_inputs.iter().filter(|name| !is_given(name));
+        workflow.needed_inputs = needed.cloned().collect();
+        workflow.is_named = wanted.is_named;
+    }
     report.files.insert(cwd.join(&wanted.path));
     report.files.extend(run_file.map(|file| file.path.clone()));
     report.files.extend(sources.files());
@@ -287,7 +309,7 @@ fn check_workflow(
     let mut found = fabro_validate::check(&name, &source, sources, inputs);
     let findings = std::mem::take(&mut found.findings);
     *checked = Some(found);
-    Outcome { file, source, findings }
+    Outcome::new(file, source, findings)
 }
 
 fn human(outcomes: &[Outcome], paint: Paint) -> String {
@@ -309,7 +331,13 @@ fn human(outcomes: &[Outcome], paint: Paint) -> String {
             paint.odd(&counted(warnings, "warning"))
         ),
     };
-    text + &result + "\n"
+    text.push_str(&result);
+    text.push('\n');
+    for hint in outcomes.iter().filter_map(Outcome::hint) {
+        text.push_str(&paint.hint(&hint));
+        text.push('\n');
+    }
+    text
 }
 
 fn counted(count: usize, noun: &str) -> String {

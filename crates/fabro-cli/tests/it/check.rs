@@ -36,6 +36,51 @@ fn findings_are_drawn_with_their_lines() {
 }
 
 #[test]
+fn inputs_that_a_run_needs_are_named() {
+    let asks = "digraph asks {\n    start -> a -> exit\n    a [prompt=\"{{ inputs.repo }} {{ inputs.topic }} {{ inputs.style | default('plain') }}\"]\n}\n";
+    let project = Project::with(&[
+        ("asks.fabro", asks),
+        (
+            "run.toml",
+            "_version = 1\n[workflow]\ngraph = \"asks.fabro\"\n[run.inputs]\nrepo = \"x\"\ntopic = \"y\"\n",
+        ),
+    ]);
+    assert_snapshot!(project.run(&["validate", "asks.fabro"]), @r"
+    exit 0
+    ── stdout
+    1 file checked, no findings
+    asks.fabro needs inputs: repo, topic. Give them by -I repo=… or under [run.inputs] of a run.toml.
+    ");
+    assert_snapshot!(project.run(&["validate", "--json", "asks.fabro"]), @r#"
+    exit 0
+    ── stdout
+    {
+      "files": [
+        {
+          "file": "asks.fabro",
+          "valid": true,
+          "findings": [],
+          "needed_inputs": [
+            "repo",
+            "topic"
+          ]
+        }
+      ]
+    }
+    "#);
+    assert_snapshot!(project.run(&["validate", "run.toml"]), @r"
+    exit 0
+    ── stdout
+    1 file checked, no findings
+    ");
+    assert_snapshot!(project.run(&["validate", "."]), @r"
+    exit 0
+    ── stdout
+    1 file checked, no findings
+    ");
+}
+
+#[test]
 fn directories_are_looked_through() {
     let project = Project::with(&[
         ("a/good.fabro", GOOD),
@@ -52,12 +97,14 @@ fn directories_are_looked_through() {
         {
           "file": ".fabro/workflows/deep.fabro",
           "valid": true,
-          "findings": []
+          "findings": [],
+          "needed_inputs": []
         },
         {
           "file": "a/good.fabro",
           "valid": true,
-          "findings": []
+          "findings": [],
+          "needed_inputs": []
         }
       ]
     }

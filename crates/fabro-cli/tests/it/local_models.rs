@@ -118,6 +118,19 @@ async fn an_unknown_model_pauses_the_run_and_the_remedies_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_test_of_an_unknown_model_shows_what_there_is() {
+    let missing = ollama(404, "model 'qwen3' not found");
+    let server = server(&["llama3.2", "qwen3:8b"], vec![missing.clone(), missing]).await;
+    let project = project(&server, "[run.model]\nname = 'local/qwen3'\n", PROMPT);
+    let test = project.run(&["model", "test"]);
+    assert!(test.contains("✗ local/qwen3  unknown_model:"), "{test}");
+    let fix = "help: did you mean `local/qwen3:8b`? the server lists: llama3.2, qwen3:8b";
+    assert!(test.contains(fix), "{test}");
+    let other = project.run(&["model", "test", "local/nothing"]);
+    assert!(other.contains("help: the server lists: llama3.2, qwen3:8b"), "{other}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_model_without_tools_is_named() {
     let error = ollama(400, "registry.ollama.ai/library/gemma:2b does not support tools");
     let server = server(&["gemma:2b"], vec![error]).await;

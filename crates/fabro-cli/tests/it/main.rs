@@ -48,6 +48,7 @@ mod serve_security;
 mod serve_stages;
 mod serve_views;
 mod served;
+mod shown_commands;
 mod space;
 mod states;
 mod terminal;

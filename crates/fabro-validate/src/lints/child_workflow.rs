@@ -38,6 +38,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         });
         if given.is_empty() {
             checking.family.reads.borrow_mut().extend(found.reads.iter().cloned());
+            checking.family.needed.borrow_mut().extend(found.needed.iter().cloned());
         } else if found.error.is_none() {
             unread(checking, node, &found.reads, findings);
         }
@@ -146,7 +147,11 @@ fn checked_child(
         let Diagnostic { message, span, fix, .. } = finding;
         ChildError { position, error: SyntaxError { message, span, fix } }
     });
-    let found = Rc::new(CheckedChild { error, reads: inner.reads.into_inner() });
+    let found = Rc::new(CheckedChild {
+        error,
+        reads: inner.reads.into_inner(),
+        needed: inner.needed.into_inner(),
+    });
     family.checked.borrow_mut().insert(key, ChildState::Checked(Rc::clone(&found)));
     found
 }

@@ -7,8 +7,14 @@ use serde_json::{Map, Value};
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// Templates that read an input which the run does not have.
+/// Templates that read an input which the run does not have. Inputs without a default are noted.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
+    let reads = checking.texts.iter().flat_map(|text| text.template.reads());
+    let names = reads.filter_map(|read| match &read.target {
+        ReadTarget::Input(name) if !read.optional => name.split('.').next(),
+        _ => None,
+    });
+    checking.family.needed.borrow_mut().extend(names.map(str::to_owned));
     let Some(inputs) = checking.inputs else { return };
     let all_reads = checking.texts.iter().flat_map(|text| {
         let reads = text.template.reads().iter().filter(|read| !read.optional);
@@ -47,7 +53,27 @@ fn is_given(inputs: &Map<String, Value>, name: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use crate::tests::support::{reported, reported_with};
+    use crate::tests::support::{reported, reported_with, sources};
+
+    #[test]
+    fn inputs_without_a_default_are_needed() {
+        let source = r#"digraph {
+            goal="{{ inputs.topic }}"
+            start -> a -> b -> c -> exit
+            a [prompt="{{ inputs.repo.url }} {{ inputs.style | default('plain') }} {{ context.x }}"]
+            b [shape=house, stack.child_workflow="b.fabro"]
+            c [shape=house, stack.child_workflow="c.fabro", inputs.own=1]
+        }"#;
+        let child = |name: &str| {
+            format!("digraph {{ start -> a -> exit; a [prompt=\"{{{{ inputs.{name} }}}}\"] }}")
+        };
+        let files = [("b.fabro", &*child("inherited")), ("c.fabro", &*child("own"))];
+        for inputs in [None, json!({"topic": 1}).as_object()] {
+            let checked = crate::check("t", source, &sources(&files), inputs);
+            let needed: Vec<&str> = checked.needed_inputs.iter().map(String::as_str).collect();
+            assert_eq!(needed, ["inherited", "repo", "topic"]);
+        }
+    }
 
     #[test]
     fn inputs_are_given() {
