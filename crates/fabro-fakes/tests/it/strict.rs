@@ -262,7 +262,7 @@ async fn compatible_servers() {
         chat(Vendor::DeepSeek, answer(json!({"content": "a"}))),
         chat(Vendor::DeepSeek, both()),
         chat(Vendor::Groq, both()),
-        chat(Vendor::Groq, answer(json!({"reasoning_content": "a"}))),
+        chat(Vendor::Groq, answer(json!({"content": "a", "reasoning_content": "a"}))),
         chat(Vendor::Mistral, json!({"stream_options": {}})),
         chat(Vendor::Mistral, answer(json!({"tool_calls": calls}))),
         chat(Vendor::Cerebras, both()),
@@ -274,7 +274,9 @@ async fn compatible_servers() {
         chat(Vendor::GeminiCompatible, answer(json!({"tool_calls": calls}))),
         chat(
             Vendor::OpenRouter,
-            answer(json!({"reasoning_details": [{"text": "Hm", "signature": "x"}]})),
+            answer(
+                json!({"content": "a", "reasoning_details": [{"text": "Hm", "signature": "x"}]}),
+            ),
         ),
         chat(Vendor::Moonshot, answer(json!({"tool_calls": calls}))),
         chat(Vendor::XAi, json!({"reasoning_effort": "none"})),
