@@ -254,6 +254,7 @@ const COMMON: &[Setting] = &[
     ("models.NAME.chat_tools", Word(&["always", "without_effort", "effort_none", "never"])),
     ("models.NAME.output_schema", Bool),
     ("models.NAME.tools", Bool),
+    ("models.NAME.tokens_per_estimate", Price),
     ("models.NAME.fast_factor", Price),
     ("models.NAME.flex_factor", Price),
     ("models.NAME.shutdown_date", Date),

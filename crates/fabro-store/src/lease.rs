@@ -181,19 +181,19 @@ impl LeaseRecord {
         (!has_expired && !owner.has_ended()).then_some(owner)
     }
 
-    /// Checks what a commit is made under: `lease`, or none where no process may have one.
+    /// Checks what a commit is made under: `lease`, or none where no process may have one. `now` tells the time.
     pub fn check(
         current: Option<&Self>,
         run: RunId,
         lease: Option<Lease>,
-        now: LeaseTime,
+        now: impl FnOnce() -> LeaseTime,
     ) -> Result<(), StoreError> {
         match (lease, current) {
             (Some(lease), Some(held)) if held.epoch == lease.epoch && held.owner.is_some() => {
                 Ok(())
             }
             (Some(lease), _) => Err(StoreError::LeaseLost { run: lease.run }),
-            (None, held) => match held.and_then(|held| held.owner(now)) {
+            (None, held) => match held.and_then(|held| held.owner(now())) {
                 Some(owner) => Err(StoreError::Driven { run, pid: Some(owner.pid) }),
                 None => Ok(()),
             },
@@ -305,7 +305,7 @@ mod tests {
             current.as_ref(),
             run,
             lease,
-            at(1_000_000, None),
+            || at(1_000_000, None),
         ) {
             Ok(()) => "ok",
             Err(StoreError::LeaseLost { .. }) => "lost",

@@ -178,7 +178,7 @@ impl Run {
 impl State {
     fn check_lease(&self, run: RunId, lease: Option<Lease>) -> Result<(), StoreError> {
         let current = self.leases.get(&lease.map_or(run, |lease| lease.run));
-        LeaseRecord::check(current, run, lease, LeaseTime::now())
+        LeaseRecord::check(current, run, lease, LeaseTime::now)
     }
 
     fn summaries(&self) -> Vec<RunSummary> {

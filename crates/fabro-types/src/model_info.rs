@@ -22,6 +22,9 @@ pub struct ModelInfo {
     /// Its context window, input and output together, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
+    /// How many tokens it counts for each one that is estimated from the length of a text; 1 where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_estimate: Option<f64>,
     /// The longest answer, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
@@ -116,11 +119,24 @@ impl ModelInfo {
         same.or_rules(base)
     }
 
+    /// Its context window in estimated tokens, as conversations are measured.
+    pub fn estimated_window(&self) -> Option<u64> {
+        let factor = self.tokens_per_estimate.filter(|factor| *factor > 0.0).unwrap_or(1.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "a window is far below 2^53 tokens, and the factor positive"
+        )]
+        self.context_window.map(|window| (window as f64 / factor) as u64)
+    }
+
     /// The same with unknown properties other than prices taken from `base`, a related model.
     pub fn or_rules(self, base: &Self) -> Self {
         Self {
             provider: self.provider.or_else(|| base.provider.clone()),
             context_window: self.context_window.or(base.context_window),
+            tokens_per_estimate: self.tokens_per_estimate.or(base.tokens_per_estimate),
             max_output_tokens: self.max_output_tokens.or(base.max_output_tokens),
             tools: self.tools.or(base.tools),
             output_schema: self.output_schema.or(base.output_schema),
@@ -235,5 +251,14 @@ mod tests {
         let same = model(r#"{"context_window": 1}"#).or(&base);
         assert_eq!(same.prices, base.prices);
         assert!(!ModelInfo::new("relative").or_rules(&base).has_price());
+    }
+
+    #[test]
+    fn the_window_is_smaller_for_a_model_that_counts_more_tokens() {
+        let check = |json, expect| assert_eq!(model(json).estimated_window(), expect);
+        check("{}", None);
+        check(r#"{"context_window": 200000}"#, Some(200_000));
+        check(r#"{"context_window": 1000000, "tokens_per_estimate": 1.3}"#, Some(769_230));
+        check(r#"{"context_window": 1000, "tokens_per_estimate": 0}"#, Some(1_000));
     }
 }

@@ -228,7 +228,7 @@ fn new_session(
     let node = checkpoint::split(stage).0.unwrap_or_default();
     let services = ServiceBuilder::new(settings);
     let catalog = Arc::new(fabro_run::catalog(&settings.models));
-    let known = model.as_deref().and_then(|name| catalog.find(name)?.context_window);
+    let known = model.as_deref().and_then(|name| catalog.find(name)?.estimated_window());
     let without_retries = RequestPolicy { retry: RetryPolicy::none(), ..RequestPolicy::default() };
     let session_settings = Settings {
         window: settings.agent.context_window.or(known),

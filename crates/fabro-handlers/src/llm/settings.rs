@@ -62,7 +62,7 @@ impl LlmHandler {
         let agents = &self.agents.settings;
         let model = self.model_name(stage);
         let window = agents.context_window.or_else(|| {
-            model.as_deref().and_then(|name| self.agents.catalog.find(name)?.context_window)
+            model.as_deref().and_then(|name| self.agents.catalog.find(name)?.estimated_window())
         });
         let own = |value: Option<&Arc<str>>| value.map(ToString::to_string);
         let defaults = Settings::default();

@@ -36,7 +36,7 @@ impl Database {
         self.write_unsynced(|transaction| {
             let now = LeaseTime::now();
             let current = read(transaction, lease.run)?;
-            LeaseRecord::check(current.as_ref(), lease.run, Some(lease), now)?;
+            LeaseRecord::check(current.as_ref(), lease.run, Some(lease), || now)?;
             if let Some(held) = current {
                 write(transaction, lease.run, &LeaseRecord { expires: now.after(ttl), ..held })?;
             }

@@ -47,7 +47,7 @@ pub(super) fn check(
     lease: Option<Lease>,
 ) -> Result<(), Fault> {
     let current = read(transaction, lease.map_or(run, |lease| lease.run))?;
-    Ok(LeaseRecord::check(current.as_ref(), run, lease, LeaseTime::now())?)
+    Ok(LeaseRecord::check(current.as_ref(), run, lease, LeaseTime::now)?)
 }
 
 pub(super) fn read(conn: &Connection, run: RunId) -> rusqlite::Result<Option<LeaseRecord>> {
