@@ -215,7 +215,7 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Changed`] when it ends elsewhere.
+    /// [`StoreError::Changed`](fabro_store::StoreError::Changed) when it ends elsewhere.
     pub fn check_at(&self, seq: u64) -> Result<(), RunError> {
         let last = self.events.last().map_or(0, |event| event.seq);
         Ok(RunAt { run: self.id(), seq }.check(last)?)
