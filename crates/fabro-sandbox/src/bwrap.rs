@@ -13,6 +13,7 @@ pub(crate) use view::repository;
 
 use crate::SandboxError;
 use crate::launch::Launch;
+use crate::programs;
 
 /// What programs in a bubblewrap sandbox see and may do.
 #[derive(Clone, Debug)]
@@ -52,9 +53,7 @@ pub(crate) struct Bwrap {
 impl Bwrap {
     pub(crate) fn new(settings: &BwrapSettings) -> Result<Self, SandboxError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut places = std::env::split_paths(&path).map(|directory| directory.join("bwrap"));
-        let program = places.find(|place| place.is_absolute() && place.is_file());
-        let program = program.ok_or(SandboxError::Missing {
+        let program = programs::in_path("bwrap").ok_or(SandboxError::Missing {
             program: "bwrap",
             install: "install bubblewrap (`apt-get install bubblewrap`, `dnf install bubblewrap`)",
         })?;

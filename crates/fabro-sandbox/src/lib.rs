@@ -74,6 +74,7 @@ mod log;
 mod marked;
 mod proc;
 mod process;
+mod programs;
 mod record;
 mod remote;
 mod sandbox;

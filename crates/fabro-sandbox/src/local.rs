@@ -18,6 +18,7 @@ use crate::ends::Ends;
 use crate::group::Group;
 use crate::launch::Launch;
 use crate::log::{Log, OutputChannel, trimmed};
+use crate::programs;
 use crate::sandbox::{Sandbox, variables};
 use crate::script::{LAST_OUTPUT, PYTHON_FROM_FILE};
 use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Language, Request};
@@ -266,13 +267,9 @@ pub(crate) fn start_error(program: &Path, cwd: &Path, source: std::io::Error) ->
 }
 
 fn find_shell() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut directories: Vec<_> = std::env::split_paths(&path).collect();
+    let mut directories = programs::directories();
     directories.extend(["/bin", "/usr/bin", "/usr/local/bin"].map(PathBuf::from));
-    let find = |name: &str| {
-        let mut places = directories.iter().map(|directory| directory.join(name));
-        places.find(|place| place.is_absolute() && place.is_file())
-    };
+    let find = |name: &str| programs::in_directories(name, directories.iter().cloned());
     find("bash").or_else(|| find("sh"))
 }
 

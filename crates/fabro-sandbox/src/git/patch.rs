@@ -11,7 +11,7 @@ use crate::git::filters::Filters;
 use crate::git::own_objects::needed;
 use crate::git::run::GitCommand;
 
-/// Of more files whose contents are gone, none is named.
+/// The most files whose contents are gone that are named; of more, no file is.
 const MANY: usize = 1_000;
 
 /// Where commits or trees are.

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -13,6 +12,7 @@ use tokio::process::{ChildStdin, Command};
 
 use crate::git::filters::Filters;
 use crate::git::{GitError, TIMEOUT};
+use crate::programs;
 
 pub(crate) const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 const STDERR_BYTES: usize = 2_000;
@@ -156,16 +156,7 @@ impl GitCommand<'_> {
 /// this process (by `vfork`), which takes as long as a small git command.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_program = |file: &PathBuf| {
-            let found = file.metadata();
-            found.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
-        };
-        let absolute = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
-        let found = absolute.map(|dir| dir.join("git")).find(is_program);
-        found.unwrap_or_else(|| PathBuf::from("git"))
-    })
+    PROGRAM.get_or_init(|| programs::in_path("git").unwrap_or_else(|| PathBuf::from("git")))
 }
 
 /// The result, or an error after the timeout.

@@ -187,6 +187,27 @@ async fn where_there_is_no_work_tree_there_is_nothing() {
 }
 
 #[tokio::test]
+async fn a_repository_that_a_stage_makes_is_found_after_it() {
+    let [dir, other] = [(), ()].map(|()| tempfile::tempdir().unwrap());
+    let tree = WorkTree::default();
+    let now = async |dir: &Path| tree.now(dir).await.unwrap().is_some();
+    let before = async |dir: &Path| tree.before(dir).await.unwrap().is_some();
+    assert!(!now(dir.path()).await);
+    let first = tree.start();
+    assert!(!before(dir.path()).await, "as it was just found");
+    sh(dir.path(), "git init -q");
+    drop(first);
+    let second = tree.start();
+    assert!(before(dir.path()).await);
+    drop(second);
+    // What was found of one directory says nothing of another.
+    assert!(!now(other.path()).await);
+    let third = tree.start();
+    assert!(before(dir.path()).await);
+    drop(third);
+}
+
+#[tokio::test]
 async fn a_repository_that_cannot_be_read_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(".git"), "gitdir: /nowhere").unwrap();

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use super::program::BOOT;
 use crate::SandboxError;
+use crate::programs;
 
 /// Keeps the container alive, and removes processes that ended and have no parent. A signal of a script cannot end it.
 const KEEP: &str = "trap \"exit 0\" TERM; while :; do sleep 86400 & wait $!; done";
@@ -66,10 +67,7 @@ pub(super) struct Docker {
 
 impl Docker {
     pub(super) fn new(settings: DockerSettings, run: &str) -> Result<Self, SandboxError> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut places = std::env::split_paths(&path).map(|directory| directory.join("docker"));
-        let client = places.find(|place| place.is_absolute() && place.is_file());
-        let client = client.ok_or(SandboxError::Missing {
+        let client = programs::in_path("docker").ok_or(SandboxError::Missing {
             program: "docker",
             install: "install Docker (`apt-get install docker.io`, or see https://docs.docker.com/engine/install)",
         })?;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::docker::last_line;
 use super::program::{BOOT, quote};
 use crate::SandboxError;
+use crate::programs;
 
 /// How long the connection that others share may take to be there; without it each program has one of its own.
 const CONNECTING: Duration = Duration::from_secs(5);
@@ -38,10 +39,7 @@ pub(super) struct Ssh {
 
 impl Ssh {
     pub(super) fn new(settings: SshSettings, run: &str) -> Result<Self, SandboxError> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut places = std::env::split_paths(&path).map(|directory| directory.join("ssh"));
-        let client = places.find(|place| place.is_absolute() && place.is_file());
-        let client = client.ok_or(SandboxError::Missing {
+        let client = programs::in_path("ssh").ok_or(SandboxError::Missing {
             program: "ssh",
             install: "install OpenSSH (`apt-get install openssh-client`)",
         })?;

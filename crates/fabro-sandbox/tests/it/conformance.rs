@@ -14,6 +14,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::{Server, image};
 
+/// A script that starts processes until it may not, with a limit of 40; it prints whether that was right. A shell
+/// would try again, and wait longer each time.
+pub(crate) const FORK_BOMB: &str = "python3 -c '
+import os, time
+for started in range(100):
+    try:
+        if os.fork() == 0: time.sleep(600)
+    except OSError:
+        print(20 < started < 40)
+        break
+'";
+
 /// The directories of a run, and what runs its scripts.
 pub(crate) struct Ground {
     pub(crate) dir: tempfile::TempDir,
