@@ -33,8 +33,8 @@ pub(crate) enum Kind {
     SmallCount(u64),
     /// US dollars, 0 or more.
     Price,
-    /// A number of processors, more than 0.
-    Processors,
+    /// A number above 0, of what is named.
+    Positive(&'static str),
     /// More than 0: `500ms`, `30s`, `10m`, `2h`, or a number of seconds.
     Duration,
     /// A URL without a password in it.
@@ -73,7 +73,7 @@ use crate::sandbox::Workspace;
 use crate::tools::SearchProvider;
 use Kind::{
     Arguments, Bool, Command, Count, Date, Duration, Env, Goal, Headers, Hosts, Hours, Inputs,
-    JsonSchema, OpenEnv, Patterns, Price, Processors, Provider, Size, SmallCount, String, Strings,
+    JsonSchema, OpenEnv, Patterns, Positive, Price, Provider, Size, SmallCount, String, Strings,
     Tables, ToolName, Url, Variable, Version, Word, Words,
 };
 
@@ -137,7 +137,7 @@ const COMMON: &[Setting] = &[
     ("run.sandbox.preserve", Bool),
     ("run.sandbox.image", String),
     ("run.sandbox.memory", Size),
-    ("run.sandbox.cpus", Processors),
+    ("run.sandbox.cpus", Positive("a number of processors")),
     ("run.sandbox.workspace", Word(Workspace::NAMES)),
     ("run.sandbox.host", String),
     ("run.sandbox.directory", String),
@@ -254,7 +254,7 @@ const COMMON: &[Setting] = &[
     ("models.NAME.chat_tools", Word(&["always", "without_effort", "effort_none", "never"])),
     ("models.NAME.output_schema", Bool),
     ("models.NAME.tools", Bool),
-    ("models.NAME.tokens_per_estimate", Price),
+    ("models.NAME.tokens_per_estimate", Positive("a factor")),
     ("models.NAME.fast_factor", Price),
     ("models.NAME.flex_factor", Price),
     ("models.NAME.shutdown_date", Date),

@@ -174,7 +174,7 @@ fn scalar(kind: Kind, node: &Node<'_>) -> Result<Value, Problem> {
             Err(_) => return invalid(format!("is {}", digits(node)), "use a smaller number"),
         },
         Kind::Price => price(node)?,
-        Kind::Processors => processors(node)?,
+        Kind::Positive(what) => positive(node, what)?,
         Kind::Duration => duration(node)?,
         Kind::Size => size(node)?.into(),
         Kind::Url => url(node)?.into(),
@@ -281,10 +281,10 @@ fn number(node: &Node<'_>) -> Result<Option<f64>, Problem> {
     }
 }
 
-fn processors(node: &Node<'_>) -> Result<Value, Problem> {
+fn positive(node: &Node<'_>, what: &str) -> Result<Value, Problem> {
     match number(node)?.filter(|count| *count > 0.0).and_then(Number::from_f64) {
         Some(count) => Ok(Value::Number(count)),
-        None => invalid("is not a number of processors", "use one such as 2 or 0.5"),
+        None => invalid(format!("is not {what}"), "use one such as 2 or 0.5"),
     }
 }
 

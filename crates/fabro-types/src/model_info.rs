@@ -23,6 +23,7 @@ pub struct ModelInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
     /// How many tokens it counts for each one that is estimated from the length of a text; 1 where absent.
+    /// Above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_estimate: Option<f64>,
     /// The longest answer, in tokens.
@@ -121,7 +122,7 @@ impl ModelInfo {
 
     /// Its context window in estimated tokens, as conversations are measured.
     pub fn estimated_window(&self) -> Option<u64> {
-        let factor = self.tokens_per_estimate.filter(|factor| *factor > 0.0).unwrap_or(1.0);
+        let factor = self.tokens_per_estimate.unwrap_or(1.0);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_precision_loss,
@@ -259,6 +260,5 @@ mod tests {
         check("{}", None);
         check(r#"{"context_window": 200000}"#, Some(200_000));
         check(r#"{"context_window": 1000000, "tokens_per_estimate": 1.3}"#, Some(769_230));
-        check(r#"{"context_window": 1000, "tokens_per_estimate": 0}"#, Some(1_000));
     }
 }
