@@ -34,6 +34,7 @@ mod report;
 mod values;
 mod workflow_files;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -79,7 +80,7 @@ fn refused(error: &clap::Error) -> ExitCode {
     let paint = if error.use_stderr() { global.paint_stderr() } else { global.paint_stdout() };
     let text = error.render();
     // The colors of clap stand around what was typed, which may hold escape sequences of its own.
-    let is_plain = !args.iter().any(|arg| arg.contains('\u{1b}'));
+    let is_plain = args.iter().all(|arg| matches!(clean(arg), Cow::Borrowed(_)));
     let text = if paint.is_on() && is_plain {
         text.ansi().to_string()
     } else {

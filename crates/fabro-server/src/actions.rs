@@ -11,7 +11,7 @@ use fabro_run::{
     BackgroundOptions, Cancellation, Gate, Overrides, RefreshedModels, RunSpec, StartedRun,
     is_driven,
 };
-use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{RunLog as _, RunSummary, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use schemars::JsonSchema;
 use serde::de::Error as _;
@@ -338,6 +338,15 @@ impl Actions {
 
     /// A page of the list of runs.
     pub(crate) async fn list(&self, query: &RunQuery) -> Result<RunPage, Problem> {
+        self.page_of(self.store.list().await?, query).await
+    }
+
+    /// A page of these runs, which are all of the store.
+    pub(crate) async fn page_of(
+        &self,
+        runs: Vec<RunSummary>,
+        query: &RunQuery,
+    ) -> Result<RunPage, Problem> {
         let limit = query.limit.unwrap_or(USUAL_LIMIT);
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Problem::invalid(
@@ -355,7 +364,7 @@ impl Actions {
                     all.iter().any(|it| it.contains(text))
                 })
         };
-        let rows = fabro_inspect::ps(self.store.list().await?, query.all);
+        let rows = fabro_inspect::ps(runs, query.all);
         let from = match &query.cursor {
             None => 0,
             Some(cursor) => after(&rows, cursor)?,

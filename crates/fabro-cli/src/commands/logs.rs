@@ -213,7 +213,7 @@ impl Reader<'_> {
             }
         }
         for at in 1..self.members.len() {
-            if self.members[at].last > 0 || self.has_parent(at, &batch).await? {
+            if self.members[at].last > 0 || self.is_parent_known(at, &batch).await? {
                 self.read(at, &mut batch).await?;
             }
         }
@@ -226,7 +226,7 @@ impl Reader<'_> {
 
     /// Whether the stage is known whose sub-workflow a member is. One that has started since the events of its run
     /// were read is known the next time: without it, the stages of the member would have no name.
-    async fn has_parent(
+    async fn is_parent_known(
         &self,
         at: usize,
         batch: &[(i64, usize, Event)],

@@ -3,7 +3,6 @@
 use clap_complete::ArgValueCandidates;
 use fabro_run::{RunError, remove_run};
 use fabro_store::{Runs as _, SqliteStore};
-use fabro_terminal::clean;
 use fabro_types::RunId;
 
 use crate::complete;
@@ -46,7 +45,6 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
 
 /// Removes a run with all its data, and warns of what could not be removed.
 pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<(), RunError> {
-    let left = remove_run(store, run).await?;
-    global.warn(left.iter().map(|it| clean(it).into_owned()));
+    global.warn(remove_run(store, run).await?);
     Ok(())
 }

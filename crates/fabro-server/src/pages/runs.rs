@@ -10,7 +10,7 @@ use axum::response::Response;
 use fabro_inspect::PsRow;
 use fabro_page::{class, sign};
 use fabro_run::now_ms;
-use fabro_store::Runs as _;
+use fabro_store::{RunSummary, Runs as _};
 use fabro_types::{RunStatus, one_line, took};
 use serde::Deserialize;
 
@@ -114,7 +114,9 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
         cursor: given(&query.cursor),
         ..RunQuery::default()
     };
-    let page = app.actions.list(&list).await?;
+    let runs = app.actions.store.list().await?;
+    let workflows = workflows(&runs, &query.workflow);
+    let page = app.actions.page_of(runs, &list).await?;
     let (waiting, not_read) = all(app).await?;
     let open: Vec<_> = waiting.into_iter().filter(|it| it.open.answered.is_none()).collect();
     let next = page.next.map(|cursor| {
@@ -135,7 +137,7 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
         count: open.len(),
         left_out: open.len().saturating_sub(GATES),
         statuses: STATUSES.iter().map(|it| (it.as_str(), it.as_str() == query.status)).collect(),
-        workflows: workflows(app, &query.workflow).await?,
+        workflows,
         is_filtered: list.status.is_some() || list.workflow.is_some() || list.search.is_some(),
         search: &query.search,
         warnings: page.warnings,
@@ -145,21 +147,12 @@ async fn html(app: &App, role: Role, query: &Query) -> Result<String, Problem> {
 }
 
 /// The names of the workflows of all runs, and the chosen one also where it has none.
-async fn workflows(app: &App, chosen: &str) -> Result<Vec<(String, bool)>, Problem> {
-    let runs = app.actions.store.list().await?;
-    let roots = runs.into_iter().filter(|run| run.parent.is_none() && !run.workflow.is_empty());
-    let mut names: BTreeSet<String> = roots.map(|run| run.workflow).collect();
-    while names.len() > WORKFLOWS {
-        names.pop_last();
-    }
-    if !chosen.is_empty() {
-        names.insert(chosen.to_owned());
-    }
-    let option = |name: String| {
-        let is_chosen = name == chosen;
-        (name, is_chosen)
-    };
-    Ok(names.into_iter().map(option).collect())
+fn workflows(runs: &[RunSummary], chosen: &str) -> Vec<(String, bool)> {
+    let roots = runs.iter().filter(|run| run.parent.is_none() && !run.workflow.is_empty());
+    let all: BTreeSet<&str> = roots.map(|run| &*run.workflow).collect();
+    let mut names: BTreeSet<&str> = all.into_iter().take(WORKFLOWS).collect();
+    names.extend(Some(chosen).filter(|chosen| !chosen.is_empty()));
+    names.into_iter().map(|name| (name.to_owned(), name == chosen)).collect()
 }
 
 fn row(run: PsRow, now: i64) -> Row {

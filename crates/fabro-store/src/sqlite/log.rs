@@ -87,7 +87,7 @@ impl Record {
 
 impl Database {
     /// Appends a batch. Returns the head of the log where it is still to be written, by
-    /// [`Database::write_head`]: nobody waits for that while the run goes on, since a driver can be killed
+    /// [`Database::write_head`]: no caller waits for that while the run continues, since a driver can be killed
     /// before it as well. One that begins, pauses or ends the run is written, and so is the next after a
     /// failure, which this reports.
     pub(super) fn append(
