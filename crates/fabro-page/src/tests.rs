@@ -101,6 +101,12 @@ fn a_timeline_of_many_stages_has_a_lane_for_each_node() {
         (1..=1_000).map(|at| stage_row(["a", "b"][at as usize % 2], at, at)).collect();
     let html = timeline(&rows, None, &Links::File(String::new()));
     assert_eq!(html.matches("class=\"lane").count(), 2);
-    assert!(html.matches("<rect").count() < 1_000, "{}", html.len());
-    assert!(html.contains("a lane for each node"));
+    assert_eq!(html.matches("<path class=\"good\"").count(), 2);
+    assert!(html.len() < 20_000, "{}", html.len());
+    assert!(html.contains("a lane for each node."));
+    let names: Vec<String> = (0..300).map(|at| format!("n{at}")).collect();
+    let rows: Vec<_> = (0..300).map(|at| stage_row(&names[at as usize], 1, at)).collect();
+    let html = timeline(&rows, None, &Links::File(String::new()));
+    assert_eq!(html.matches("class=\"lane").count(), 200);
+    assert!(html.contains("a lane for each node, but for 100 nodes that took less"));
 }

@@ -1,6 +1,6 @@
 //! Stages along time, without the times in which nothing happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use askama::Template;
@@ -23,6 +23,9 @@ const MAX_STAGES: usize = 100;
 
 /// The most bars of a lane: others are joined.
 const MAX_BARS: usize = 200;
+
+/// The most lanes: those of the nodes that took longest.
+const MAX_LANES: usize = 200;
 
 /// A piece of time that is drawn to scale, and where.
 struct Piece {
@@ -107,19 +110,13 @@ struct Lane {
     sign: char,
     took: String,
     class: &'static str,
-    bars: Vec<Drawn>,
+    /// All bars of a result in one element, and its class.
+    bars: Vec<(&'static str, String)>,
 }
 
 struct Bar {
     x: f64,
     width: f64,
-    class: &'static str,
-}
-
-/// A bar in the digits of a drawing.
-struct Drawn {
-    x: String,
-    width: String,
     class: &'static str,
 }
 
@@ -130,6 +127,8 @@ struct Timeline {
     gaps: Vec<Gap>,
     cut: String,
     by_node: bool,
+    /// How many nodes have no lane.
+    left_out: Option<String>,
     total: String,
 }
 
@@ -156,13 +155,21 @@ pub fn timeline(rows: &[StageRow], workflow: Option<&Workflow>, links: &Links) -
         }
         lanes.entry(name).or_default().push(row);
     }
+    let took_ms = |name: &Arc<str>| lanes[name].iter().map(|row| row.duration_ms).sum::<u64>();
+    let left_out = order.len().saturating_sub(MAX_LANES);
+    if left_out > 0 {
+        let mut longest = order.clone();
+        longest.sort_by_key(|name| std::cmp::Reverse(took_ms(name)));
+        let shown: BTreeSet<Arc<str>> = longest.into_iter().take(MAX_LANES).collect();
+        order.retain(|name| shown.contains(name));
+    }
     let lane = |name: Arc<str>| {
         let rows = lanes.get(&name)?;
         let last = rows.last()?;
         Some(Lane {
             link: links.stage(&last.name()),
             sign: sign(last),
-            took: took(rows.iter().map(|row| row.duration_ms).sum()),
+            took: took(took_ms(&name)),
             class: class(last),
             bars: joined(rows, &scale),
             name: name.to_string(),
@@ -173,12 +180,13 @@ pub fn timeline(rows: &[StageRow], workflow: Option<&Workflow>, links: &Links) -
         cut: counted(scale.pieces.len().saturating_sub(1), "time"),
         gaps: scale.gaps(),
         by_node,
+        left_out: (left_out > 0).then(|| counted(left_out, "node")),
         total: took(rows.iter().map(|row| row.duration_ms).sum()),
     })
 }
 
 /// The bars of a lane. Where there are many, those of the same result that nearly touch are one.
-fn joined(rows: &[&StageRow], scale: &Scale) -> Vec<Drawn> {
+fn joined(rows: &[&StageRow], scale: &Scale) -> Vec<(&'static str, String)> {
     let near = if rows.len() > MAX_BARS { WIDTH / MAX_BARS as f64 } else { 0.0 };
     let mut bars: Vec<Bar> = Vec::new();
     for row in rows {
@@ -193,12 +201,15 @@ fn joined(rows: &[&StageRow], scale: &Scale) -> Vec<Drawn> {
             _ => bars.push(Bar { x, width: end - x, class }),
         }
     }
-    let drawn = |Bar { x, width, class }: Bar| Drawn {
-        x: format!("{x:.1}"),
-        width: format!("{width:.1}"),
-        class,
-    };
-    bars.into_iter().map(drawn).collect()
+    let mut drawn: Vec<(&str, String)> = Vec::new();
+    for Bar { x, width, class } in bars {
+        let bar = format!("M{x:.1} 1h{width:.1}v8h-{width:.1}z");
+        match drawn.iter_mut().find(|(of, _)| *of == class) {
+            Some((_, path)) => path.push_str(&bar),
+            None => drawn.push((class, bar)),
+        }
+    }
+    drawn
 }
 
 #[cfg(test)]
