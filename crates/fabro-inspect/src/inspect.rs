@@ -383,7 +383,11 @@ impl Rows {
     }
 
     pub(crate) fn row(&mut self, event: &Event) -> Option<&mut OpenRow> {
-        let at = *self.by_key.get(&StageKey::of(event)?)?;
+        // In a long log of one line, the stage that an event concerns is nearly always the last one.
+        let at = match self.list.last() {
+            Some(last) if last.row.key().is(event) => self.list.len() - 1,
+            _ => *self.by_key.get(&StageKey::of(event)?)?,
+        };
         self.list.get_mut(at)
     }
 

@@ -1,6 +1,7 @@
 //! What a run did, drawn into its workflow.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use askama::Template;
@@ -8,7 +9,7 @@ use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_graph::Workflow;
 use fabro_inspect::{EdgeTaken, StageRow};
-use fabro_picture::{Marks, NodeMark, NodeResult, outline, svg_fragment};
+use fabro_picture::{Marks, NodeMark, NodeResult, Picture, outline};
 use fabro_types::{RunStatus, Status};
 
 use crate::Links;
@@ -74,13 +75,19 @@ struct Graph<'a> {
 }
 
 /// The picture of the workflow with what the run did. Nodes link to their last visit. A workflow that is
-/// too large for a picture is an outline.
-pub fn graph(workflow: &Workflow, rows: &[StageRow], marks: &Marks, links: &Links) -> String {
+/// too large has no picture, and is an outline.
+pub fn graph<W: Deref<Target = Workflow>>(
+    workflow: &Workflow,
+    picture: Option<&Picture<W>>,
+    rows: &[StageRow],
+    marks: &Marks,
+    links: &Links,
+) -> String {
     let link = |node: &str| {
         let last = rows.iter().rfind(|row| &*row.node == node)?;
         Some(links.stage(&last.name()))
     };
-    let picture = svg_fragment(workflow, Some(marks), &link).ok();
+    let picture = picture.map(|it| it.fragment(Some(marks), &link));
     let outline =
         if picture.is_none() { outline(workflow, Some(marks), 110) } else { String::new() };
     render(&Graph { picture, outline: &outline })

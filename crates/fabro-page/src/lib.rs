@@ -37,6 +37,7 @@ mod timeline;
 pub use artifacts::artifacts;
 pub use cost::cost;
 pub use differences::Comparison;
+pub use fabro_picture::Picture;
 pub use gather::{Made, MakeError, make_report};
 pub use graph::{edges, graph, marks};
 pub use links::Links;

@@ -10,6 +10,7 @@ use fabro_blob::BlobStore;
 use fabro_events::Event;
 use fabro_graph::Workflow;
 use fabro_inspect::{ArtifactRow, CostReport, Inspect, ReportError, StageRow, Stages};
+use fabro_picture::{Marks, Picture};
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde_json::json;
@@ -148,7 +149,7 @@ fn write(run: &RunReport<'_>, kept: usize) -> Result<String, ReportError> {
         script: SCRIPT,
         overview: overview(run.run, &links),
         differences,
-        graph: run.workflow.map(|workflow| graph(workflow, stages, &marks, &links)),
+        graph: run.workflow.map(|it| drawn(it, stages, &marks, &links)),
         timeline: timeline(stages, run.workflow, &links),
         stage_count: stages.len(),
         has_packed: blocks.iter().any(String::is_empty),
@@ -213,8 +214,14 @@ fn child_html(
     let links = Links::File(format!("{stage}›"));
     let rows = rows_html(child, &links, texts)?;
     let marks = marks(&child.run.stages, &edges(child.events));
-    let graph = child.workflow.map(|it| graph(it, &child.run.stages, &marks, &links));
+    let graph = child.workflow.map(|it| drawn(it, &child.run.stages, &marks, &links));
     Ok(render(&Child { overview: overview(child.run, &links), graph, rows: &rows }))
+}
+
+/// The picture of a workflow with what a run did.
+fn drawn(workflow: &Workflow, rows: &[StageRow], marks: &Marks, links: &Links) -> String {
+    let picture = Picture::new(workflow).ok();
+    graph(workflow, picture.as_ref(), rows, marks, links)
 }
 
 /// What the script needs to find and to sort stages: name, whether it failed, time, price and tokens.

@@ -33,7 +33,7 @@ mod words;
 use std::collections::BTreeMap;
 
 pub use outline::outline;
-pub use svg::{STYLE, svg, svg_fragment};
+pub use svg::{Picture, STYLE, svg};
 
 /// The most nodes of a picture.
 pub const MAX_NODES: usize = 1_000;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::ops::Deref;
 
 use fabro_graph::{NodeIx, Workflow};
 use fabro_types::NodeKind;
@@ -13,7 +14,7 @@ use crate::shape::{self, Place};
 use crate::words::{escaped, plain, width};
 use crate::{MAX_EDGES, MAX_NODES, Marks, NodeMark, NodeResult, TooLarge, time};
 
-/// The style of the pictures, for a page that shows [fragments](svg_fragment).
+/// The style of the pictures, for a page that shows [fragments](Picture::fragment).
 pub const STYLE: &str = include_str!("style.css");
 
 /// A workflow as an SVG that stands alone.
@@ -22,50 +23,55 @@ pub const STYLE: &str = include_str!("style.css");
 ///
 /// It has more nodes or edges than a picture can show.
 pub fn svg(workflow: &Workflow, marks: Option<&Marks>) -> Result<String, TooLarge> {
-    draw(workflow, marks, None)
+    Ok(Picture::new(workflow)?.draw(marks, None))
 }
 
-/// A workflow as an SVG for a page that has the [`STYLE`]. Nodes are links where `link` has an address
-/// for their id.
-///
-/// # Errors
-///
-/// It has more nodes or edges than a picture can show.
-pub fn svg_fragment(
-    workflow: &Workflow,
-    marks: Option<&Marks>,
-    link: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, TooLarge> {
-    draw(workflow, marks, Some(link))
+/// A workflow that is laid out: this takes most of the time of a picture, and stays the same while a run goes on.
+pub struct Picture<W> {
+    workflow: W,
+    layout: Layout,
+}
+
+impl<W: Deref<Target = Workflow>> Picture<W> {
+    /// Lays a workflow out.
+    ///
+    /// # Errors
+    ///
+    /// It has more nodes or edges than a picture can show.
+    pub fn new(workflow: W) -> Result<Self, TooLarge> {
+        let nodes = workflow.nodes().len();
+        let edges = workflow.edges().len();
+        if nodes > MAX_NODES || edges > MAX_EDGES {
+            return Err(TooLarge { nodes, edges });
+        }
+        let layout = layout(&workflow);
+        Ok(Self { workflow, layout })
+    }
+
+    /// It as an SVG for a page that has the [`STYLE`]. Nodes are links where `link` has an address for their id.
+    pub fn fragment(&self, marks: Option<&Marks>, link: &dyn Fn(&str) -> Option<String>) -> String {
+        self.draw(marks, Some(link))
+    }
+
+    /// A picture for a page has links, and one that stands alone its own style.
+    fn draw(&self, marks: Option<&Marks>, link: Option<Link<'_>>) -> String {
+        let layout = &self.layout;
+        let mut drawing = Drawing { workflow: &self.workflow, marks, link, out: String::new() };
+        drawing.open(layout);
+        layout.clusters.iter().for_each(|cluster| drawing.cluster(cluster));
+        for edge in &layout.edges {
+            drawing.edge(edge, layout);
+        }
+        layout.nodes.iter().for_each(|node| drawing.node(node));
+        layout.edges.iter().for_each(|edge| drawing.edge_label(edge));
+        drawing.legend(layout);
+        drawing.out.push_str("</svg>\n");
+        drawing.out
+    }
 }
 
 /// The address that a node links to.
 type Link<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// A picture for a page has links, and one that stands alone its own style.
-fn draw(
-    workflow: &Workflow,
-    marks: Option<&Marks>,
-    link: Option<Link<'_>>,
-) -> Result<String, TooLarge> {
-    let nodes = workflow.nodes().len();
-    let edges = workflow.edges().len();
-    if nodes > MAX_NODES || edges > MAX_EDGES {
-        return Err(TooLarge { nodes, edges });
-    }
-    let layout = layout(workflow);
-    let mut drawing = Drawing { workflow, marks, link, out: String::new() };
-    drawing.open(&layout);
-    layout.clusters.iter().for_each(|cluster| drawing.cluster(cluster));
-    for edge in &layout.edges {
-        drawing.edge(edge, &layout);
-    }
-    layout.nodes.iter().for_each(|node| drawing.node(node));
-    layout.edges.iter().for_each(|edge| drawing.edge_label(edge));
-    drawing.legend(&layout);
-    drawing.out.push_str("</svg>\n");
-    Ok(drawing.out)
-}
 
 struct Drawing<'a> {
     workflow: &'a Workflow,

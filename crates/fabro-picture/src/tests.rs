@@ -108,7 +108,7 @@ fn foreign_texts_stay_texts() {
         a -> exit [label=\"</svg><a href='javascript:x'>\", condition=\"outcome=\\\"<b>&\\\"\"] }";
     for picture in [
         svg(&workflow(source), None).unwrap(),
-        svg_fragment(&workflow(source), None, &|_| None).unwrap(),
+        Picture::new(&workflow(source)).unwrap().fragment(None, &|_| None),
     ] {
         for text in ["<script", "<a ", "\u{202e}", "\u{1b}", "\" onload"] {
             assert!(!picture.contains(text), "{text:?} in {picture}");

@@ -17,10 +17,11 @@ use fabro_inspect::{
     Activity, ArtifactFold, ArtifactRow, CostReport, CostSum, EdgeTaken, Inspect, ReportError,
     RunFold, StageChange, StageRow, find_stage,
 };
+use fabro_page::Picture;
 use fabro_run::{
     Bundle, BundleError, Gate, gate_names, gates_of_family, holding_stages, is_driven, now_ms,
 };
-use fabro_store::{Inbox as _, Message, Runs as _, SqliteStore, StoreError};
+use fabro_store::{Inbox as _, Message, RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 
 use crate::problem::Problem;
@@ -36,8 +37,14 @@ const RUN_BYTES: usize = 32 << 10;
 /// What a stage takes, with its strings, in bytes.
 const STAGE_BYTES: usize = size_of::<StageRow>() + 512;
 
+/// What a node or an edge takes where it is laid out, with its texts, in bytes.
+const PLACE_BYTES: usize = 512;
+
 /// How many events are read from the store at a time.
 const PAGE: usize = 512;
+
+/// A run of so many events takes longer to read than its workflow to lay out.
+const LONG: u64 = 4 * PAGE as u64;
 
 /// How long the times of a running run are good, in milliseconds.
 const FRESH_MS: i64 = 1_000;
@@ -52,6 +59,7 @@ pub(crate) struct View {
     pub(crate) created: Arc<CreatedRun>,
     /// Its workflow; `None` when it cannot be read: the stages are in the log.
     pub(crate) workflow: Option<Arc<Workflow>>,
+    picture: Arc<LazyPicture>,
     /// Why it cannot be read.
     pub(crate) no_workflow: Option<Arc<str>>,
     /// How often each edge was taken.
@@ -88,6 +96,21 @@ impl View {
     pub(crate) fn counts(&self, seq: u64) -> bool {
         counts(&self.rewinds, seq)
     }
+
+    /// Its workflow laid out; `None` without a workflow, and when it is too large for a picture.
+    pub(crate) fn picture(&self) -> Option<&Picture<Arc<Workflow>>> {
+        laid_out(&self.picture, self.workflow.as_ref()?)
+    }
+}
+
+/// The layout of a workflow, once somebody has asked for it.
+type LazyPicture = OnceLock<Option<Picture<Arc<Workflow>>>>;
+
+fn laid_out<'p>(
+    picture: &'p LazyPicture,
+    workflow: &Arc<Workflow>,
+) -> Option<&'p Picture<Arc<Workflow>>> {
+    picture.get_or_init(|| Picture::new(Arc::clone(workflow)).ok()).as_ref()
 }
 
 fn counts(rewinds: &[(u64, u64)], seq: u64) -> bool {
@@ -101,6 +124,7 @@ struct Kept {
     seq: u64,
     rewinds: Vec<(u64, u64)>,
     workflow: Option<Arc<Workflow>>,
+    picture: Arc<LazyPicture>,
     no_workflow: Option<Arc<str>>,
     /// About what the workflow takes.
     workflow_bytes: usize,
@@ -117,6 +141,7 @@ impl Kept {
             seq: 0,
             rewinds: Vec::new(),
             workflow: None,
+            picture: Arc::default(),
             no_workflow: None,
             workflow_bytes: 0,
             has_looked: false,
@@ -130,10 +155,18 @@ impl Kept {
     fn begin_again(&mut self, run: RunId) {
         let rewinds = std::mem::take(&mut self.rewinds);
         let workflow = self.workflow.take();
+        let picture = std::mem::take(&mut self.picture);
         let no_workflow = self.no_workflow.take();
         let Self { workflow_bytes, has_looked, .. } = *self;
-        *self =
-            Self { rewinds, workflow, no_workflow, workflow_bytes, has_looked, ..Self::new(run) };
+        *self = Self {
+            rewinds,
+            workflow,
+            picture,
+            no_workflow,
+            workflow_bytes,
+            has_looked,
+            ..Self::new(run)
+        };
     }
 
     /// About what it takes, in bytes.
@@ -267,6 +300,7 @@ impl Folds {
         let shared = self.shared(run);
         // Readers of one run wait for the first of them, and take what it made.
         let mut kept = shared.lock().await;
+        self.prepare(run, &mut kept).await?;
         self.update(run, &mut kept).await?;
         let driven = is_driven(&*self.store, run).await?;
         let now = now_ms();
@@ -279,16 +313,7 @@ impl Folds {
         }
         let created = kept.fold.as_ref().and_then(RunFold::created);
         let created = Arc::clone(created.ok_or(ReportError::Empty)?);
-        if !kept.has_looked {
-            match workflow(&self.store, &created) {
-                Ok(workflow) => {
-                    kept.workflow_bytes = bytes_of(&workflow);
-                    kept.workflow = Some(Arc::new(workflow));
-                }
-                Err(reason) => kept.no_workflow = Some(reason.to_string().into()),
-            }
-            kept.has_looked = true;
-        }
+        self.look(&created, &mut kept);
         let Some(fold) = &kept.fold else { return Err(ReportError::Empty.into()) };
         let mut report = fold.report(driven)?;
         if report.status == RunStatus::Running {
@@ -300,6 +325,7 @@ impl Folds {
             run: report,
             seq: kept.seq,
             workflow: kept.workflow.clone(),
+            picture: Arc::clone(&kept.picture),
             no_workflow: kept.no_workflow.clone(),
             edges: fold.edges().iter().map(|(edge, count)| (edge.clone(), *count)).collect(),
             activities: fold.activities(),
@@ -415,6 +441,37 @@ impl Folds {
         *all = keep;
     }
 
+    /// Begins to lay out the workflow of a long run beside its log, which takes about as long to read.
+    async fn prepare(&self, run: RunId, kept: &mut Kept) -> Result<(), StoreError> {
+        if kept.has_looked || self.store.last_seq(run).await? < LONG {
+            return Ok(());
+        }
+        let first = self.store.read(run, 0, 1).await?;
+        if let Some(EventBody::RunCreated(created)) = first.first().map(|it| &it.entry.body) {
+            self.look(created, kept);
+            let picture = Arc::clone(&kept.picture);
+            if let Some(workflow) = kept.workflow.clone() {
+                tokio::task::spawn_blocking(move || laid_out(&picture, &workflow).is_some());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for the workflow of a run, once.
+    fn look(&self, created: &CreatedRun, kept: &mut Kept) {
+        if kept.has_looked {
+            return;
+        }
+        match workflow(&self.store, created) {
+            Ok(workflow) => {
+                kept.workflow_bytes = bytes_of(&workflow);
+                kept.workflow = Some(Arc::new(workflow));
+            }
+            Err(reason) => kept.no_workflow = Some(reason.to_string().into()),
+        }
+        kept.has_looked = true;
+    }
+
     /// Reads what was committed since.
     async fn update(&self, run: RunId, kept: &mut Kept) -> Result<(), StoreError> {
         let last = self.store.last_seq(run).await?;
@@ -479,11 +536,12 @@ pub(crate) fn given(message: &Message, of: &Gate) -> Option<GivenAnswer> {
     }
 }
 
-/// About what a workflow takes, in bytes: its source, what the source becomes, and the files it names.
+/// About what a workflow takes, in bytes: its source, what the source becomes, the files it names, and its layout.
 fn bytes_of(workflow: &Workflow) -> usize {
     let texts =
         workflow.nodes().flat_map(|node| ["prompt", "script"].map(|key| node.attrs.text(key)));
-    workflow.source().len() * 4 + texts.flatten().map(str::len).sum::<usize>()
+    let places = (workflow.nodes().len() + workflow.edges().len()) * PLACE_BYTES;
+    places + workflow.source().len() * 4 + texts.flatten().map(str::len).sum::<usize>()
 }
 
 /// The workflow of a run.
@@ -494,7 +552,7 @@ fn workflow(store: &SqliteStore, created: &CreatedRun) -> Result<Workflow, Bundl
 #[cfg(test)]
 mod tests {
     use fabro_events::Entry;
-    use fabro_store::{Batch, RunLog as _};
+    use fabro_store::Batch;
     use fabro_types::BlobRef;
 
     use super::*;

@@ -161,7 +161,7 @@ fn make_fragments(view: &View, links: &Links) -> Fragments {
     let marks = marks(stages, view.edges.iter().map(|(edge, count)| (edge, count)));
     Fragments {
         overview: overview(&view.run, links),
-        graph: workflow.map(|it| graph(it, stages, &marks, links)),
+        graph: workflow.map(|it| graph(it, view.picture(), stages, &marks, links)),
         timeline: timeline(stages, workflow, links),
     }
 }
