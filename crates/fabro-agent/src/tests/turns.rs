@@ -394,7 +394,8 @@ async fn a_call_in_words_is_warned_of() {
     let (mut session, journal) = session(&model, settings());
     session.send("hello".to_owned(), &never()).await.unwrap();
     let notes = notes_of(&journal.records());
-    let warning = "warning tools: the answer is a tool call written as text, which is not executed";
+    let warning =
+        "warning tools: the answer has a tool call written as text, which is not executed";
     assert!(notes.contains(warning), "{notes}");
 }
 
