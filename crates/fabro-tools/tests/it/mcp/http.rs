@@ -250,7 +250,7 @@ async fn a_server_that_ends_in_a_call_is_noticed_before_the_timeout() {
 
 #[tokio::test]
 async fn a_login_that_is_lost_in_a_call_is_said() {
-    let refusals: [(Respond, &str); 2] = [
+    let refusals: [(Respond, &str); 4] = [
         (
             |head, method, request| {
                 refusing(head, method, request, "401 No\r\nwww-authenticate: Bearer")
@@ -263,6 +263,20 @@ async fn a_login_that_is_lost_in_a_call_is_said() {
                 refusing(head, method, request, scope)
             },
             "error: MCP server `fake`: the login lacks the scope `files:write`: run `fabro mcp login --scope files:write fake`",
+        ),
+        (
+            |head, method, request| {
+                let scope = "403 No\r\nwww-authenticate: Bearer error=\"insufficient_scope\", scope=\"read write\"";
+                refusing(head, method, request, scope)
+            },
+            "error: MCP server `fake`: the login lacks the scope `read write`: run `fabro mcp login --scope read --scope write fake`",
+        ),
+        (
+            |head, method, request| {
+                let scope = "403 No\r\nwww-authenticate: Bearer error=\"insufficient_scope\", scope=\"a;reboot --timeout\"";
+                refusing(head, method, request, scope)
+            },
+            "error: MCP server `fake`: the login lacks the scope `a;reboot --timeout`: run `fabro mcp login --scope SCOPE --scope SCOPE fake`",
         ),
     ];
     for (respond, expect) in refusals {
