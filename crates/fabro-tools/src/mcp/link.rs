@@ -148,6 +148,14 @@ impl Link {
         }
     }
 
+    /// Waits until the server knows of the calls that were canceled: the process may end after that.
+    pub(crate) async fn notices_sent(&self) {
+        let connection = self.connection.lock().await.clone();
+        if let Some(connection) = connection {
+            connection.notices_sent().await;
+        }
+    }
+
     /// Ends the server, for good.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
@@ -266,7 +274,7 @@ impl Link {
             }
         };
         let (problem, may_be_legacy) = match service {
-            Ok(Ok(service)) => return Ok(Connection { service, process }),
+            Ok(Ok(service)) => return Ok(Connection::new(service, process)),
             Ok(Err(error)) => {
                 let may_be_legacy = may_be_legacy(&error);
                 let problem = match login_need(&error) {

@@ -67,7 +67,11 @@ impl Tool for McpTool {
         }
         // The future of a call is large.
         let call_server = Box::pin(self.link.call(params, self.repeatable, self.output.as_ref()));
-        unless_canceled(call.cancel, call_server).await
+        let output = unless_canceled(call.cancel, call_server).await;
+        if call.cancel.is_cancelled() {
+            self.link.notices_sent().await;
+        }
+        output
     }
 }
 

@@ -8,8 +8,9 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
-use super::{call, shown, tool};
+use super::{call, call_until, shown, tool};
 
 pub(super) type Heard = Arc<Mutex<Vec<String>>>;
 
@@ -292,4 +293,24 @@ fn refusing(head: &str, method: &str, request: &Value, status: &str) -> String {
         return format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     }
     respond(head, method, request, false)
+}
+
+/// A driver that is canceled ends after its calls have ended.
+#[tokio::test]
+async fn a_canceled_call_has_told_the_server_when_it_ends() {
+    let (url, heard) = serve(false).await;
+    let servers = connect(&url, &[]).await;
+    let cancel = CancellationToken::new();
+    let hang = tool(&servers, "hang");
+    let canceled = async {
+        while !heard.lock().unwrap().iter().any(|line| line.starts_with("tools/call")) {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let (output, ()) = tokio::join!(call_until(&hang, json!({}), &cancel), canceled);
+    assert_eq!(shown(&output), "error: the call was canceled");
+    let last = heard.lock().unwrap().last().cloned().unwrap();
+    assert_eq!(last.trim(), "notifications/cancelled");
+    servers.close().await;
 }
