@@ -59,6 +59,10 @@ impl Tool for McpTool {
         self.instructions.as_deref()
     }
 
+    fn ends_slowly(&self) -> bool {
+        true
+    }
+
     async fn call(&self, call: Call<'_>) -> Output {
         let mut params =
             CallToolRequestParams::new(self.name.clone()).with_arguments(call.arguments.clone());
