@@ -55,6 +55,8 @@ class Odd(http.server.BaseHTTPRequestHandler):
         self.send_header('content-length', str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+    def do_GET(self):
+        self.answer(200, 'application/json', urllib.request.urlopen(sys.argv[2] + '/models').read())
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers['content-length'])))
         unknown = sorted(set(body) - KNOWN)
@@ -224,8 +226,16 @@ impl Live {
         command.args(args).arg("--store").arg(self.dir.path().join("store")).stdin(Stdio::null());
         let output = command.output().context("start fabro")?;
         if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            bail!("`fabro {}` ended with {}:\n{}", args.join(" "), output.status, errors.trim());
+            // With `--json` it says on stdout what failed.
+            let [said, errors] =
+                [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+            let status = output.status;
+            bail!(
+                "`fabro {}` ended with {status}:\n{}{}",
+                args.join(" "),
+                said.trim(),
+                errors.trim()
+            );
         }
         Ok(String::from_utf8(output.stdout)?)
     }

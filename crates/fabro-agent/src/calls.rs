@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_events::{CompletedTool, EventBody};
 use fabro_tools::Output;
 use fabro_types::Permissions;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::message::is_blob_name;
@@ -19,6 +20,9 @@ use crate::{Record, Session, SessionError};
 
 /// How many calls that only read run at the same time.
 const AT_ONCE: usize = 8;
+
+/// How long canceled calls may tell others of it.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Runs calls, and puts their results into the conversation. Results are recorded in the order of the
@@ -108,7 +112,14 @@ impl Session {
         loop {
             let next = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(SessionError::Canceled),
+                () = cancel.cancelled() => {
+                    if group.iter().any(|requested| self.ends_slowly(requested)) {
+                        let ended = async { while running.next().await.is_some() {} };
+                        // What is not done by then is dropped.
+                        let _ = timeout(CANCEL_TIMEOUT, ended).await;
+                    }
+                    return Err(SessionError::Canceled);
+                }
                 next = running.next() => next,
                 // The agents that are waited for are paused by the spending limit.
                 () = &mut spent => return Err(SessionError::Budget),
@@ -129,6 +140,10 @@ impl Session {
     fn only_reads(&self, requested: &RequestedCall) -> bool {
         let name = &requested.call.name;
         self.tools.get(name).is_some_and(|tool| tool.only_reads()) && !is_for_subagents(name)
+    }
+
+    fn ends_slowly(&self, requested: &RequestedCall) -> bool {
+        self.tools.get(&requested.call.name).is_some_and(|tool| tool.ends_slowly())
     }
 
     /// Remembers what a call did.

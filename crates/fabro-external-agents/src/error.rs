@@ -234,6 +234,7 @@ pub(crate) fn kind_of(stated: &Value) -> Option<StatedKind> {
         | "serveroverloaded"
         | "server"
         | "internalserver"
+        | "internal"
         | "unavailable"
         | "serviceunavailable"
         | "timeout"
@@ -254,9 +255,13 @@ pub(crate) fn kind_of(stated: &Value) -> Option<StatedKind> {
         | "oauthorgnotallowed"
         | "fatalauthentication"
         | "unauthorized"
+        | "unauthenticated"
         | "permission"
+        | "permissiondenied"
         | "notfound" => unavailable(FailureClass::Deterministic),
-        "invalidrequest" | "badrequest" => Some(FailureClass::Deterministic.into()),
+        "invalidrequest" | "invalidargument" | "badrequest" => {
+            Some(FailureClass::Deterministic.into())
+        }
         _ => None,
     }
 }

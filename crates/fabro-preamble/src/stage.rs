@@ -85,10 +85,13 @@ impl Items {
                 self.files(stage);
             }
             Detail::Llm { model, input_tokens, output_tokens, response } => {
-                let input = short_number(*input_tokens);
-                let output = short_number(*output_tokens);
-                let model = one_line(model, 200);
-                self.item("Model", &format!("{model}, {input} tokens in / {output} out"));
+                // A program may say nothing of either.
+                if !model.is_empty() || input_tokens + output_tokens > 0 {
+                    let input = short_number(*input_tokens);
+                    let output = short_number(*output_tokens);
+                    let model = if model.is_empty() { "unknown" } else { &one_line(model, 200) };
+                    self.item("Model", &format!("{model}, {input} tokens in / {output} out"));
+                }
                 self.files(stage);
                 if is_high || matches!(response, Output::File(_)) {
                     self.answer("Response", response);

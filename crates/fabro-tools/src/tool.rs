@@ -33,6 +33,11 @@ pub trait Tool: Send + Sync {
         self.needs() == Permissions::ReadOnly
     }
 
+    /// Whether a canceled call has something to do yet, for a second at most: it tells others of it.
+    fn ends_slowly(&self) -> bool {
+        false
+    }
+
     /// The same tool for an agent that has read these files; `None` when it is the same for all.
     fn with_known_files(&self, _: &KnownFiles) -> Option<Arc<dyn Tool>> {
         None

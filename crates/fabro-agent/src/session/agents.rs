@@ -145,13 +145,15 @@ impl Agents {
     /// Ends all agents without recording it, so that another process may resume them.
     pub(crate) async fn stop_all(&self) {
         let agents = std::mem::take(&mut self.state.lock().agents);
+        agents.values().for_each(|agent| agent.cancel.cancel());
         for agent in agents.into_values() {
             agent.stop().await;
         }
     }
 
-    /// Ends all agents.
+    /// Ends all agents: those that are queued are not to begin when others end.
     pub(crate) async fn close_all(&self) -> Result<(), JournalError> {
+        self.state.lock().agents.values().for_each(|agent| agent.cancel.cancel());
         for id in self.ids() {
             self.close(&id).await?;
         }

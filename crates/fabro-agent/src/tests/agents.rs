@@ -425,3 +425,26 @@ async fn more_agents_than_the_limit_are_queued() {
     let notes = notes_of(&journal.records());
     assert_eq!(notes.matches("completed build@1/a").count(), 5, "{notes}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn queued_agents_do_not_begin_when_their_session_ends() {
+    let asked = Arc::new(parking_lot::Mutex::new(std::collections::BTreeSet::new()));
+    let seen = Arc::clone(&asked);
+    let model = Play::new(move |_, request| {
+        let task = task(request);
+        let answers = request.messages.iter().filter(|it| it.role == Role::Assistant).count();
+        match (task.as_str(), answers) {
+            ("lead", 0..3) => call("spawn_agent", json!({"task": format!("look {answers}")})),
+            ("lead", _) => say("all done"),
+            _ => {
+                seen.lock().insert(task);
+                call("look", json!({"file": "x", "ms": 500}))
+            }
+        }
+    });
+    let settings = Settings { max_subagents: 1, ..deep(1) };
+    let (mut session, _) = session(&model, settings);
+    let answer = session.send("lead".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.text, "all done");
+    assert_eq!(asked.lock().iter().cloned().collect::<Vec<_>>(), ["look 0"]);
+}

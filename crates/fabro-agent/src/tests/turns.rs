@@ -394,7 +394,8 @@ async fn a_call_in_words_is_warned_of() {
     let (mut session, journal) = session(&model, settings());
     session.send("hello".to_owned(), &never()).await.unwrap();
     let notes = notes_of(&journal.records());
-    let warning = "warning tools: the answer is a tool call written as text, which is not executed";
+    let warning =
+        "warning tools: the answer has a tool call written as text, which is not executed";
     assert!(notes.contains(warning), "{notes}");
 }
 
@@ -613,4 +614,60 @@ async fn nothing_to_resume() {
     let (mut session, journal) = session(&model, settings());
     assert_eq!(session.resume(&never()).await, Err(SessionError::NothingToResume));
     assert!(journal.records().is_empty());
+}
+
+/// Its calls last until they are canceled, and then tell somebody, which takes a while.
+struct Telling {
+    spec: ToolSpec,
+    told: Arc<AtomicUsize>,
+    takes: Duration,
+}
+
+#[async_trait]
+impl Tool for Telling {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self) -> Permissions {
+        Permissions::ReadOnly
+    }
+
+    fn ends_slowly(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, call: Call<'_>) -> Output {
+        call.cancel.cancelled().await;
+        tokio::time::sleep(self.takes).await;
+        self.told.fetch_add(1, Ordering::SeqCst);
+        Output::error("canceled")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canceled_call_may_tell_of_it() {
+    for (millis, expect) in [(300, 1), (60_000, 0)] {
+        let model = Play::list(vec![call("tell", json!({}))]);
+        let journal = Arc::new(MemoryJournal::default());
+        let told = Arc::new(AtomicUsize::new(0));
+        let spec = ToolSpec {
+            name: "tell".to_owned(),
+            description: String::new(),
+            parameters: Arc::new(json!({"type": "object"})),
+        };
+        let takes = Duration::from_millis(millis);
+        let tool = Telling { spec, told: Arc::clone(&told), takes };
+        let tools = ToolSet::default().with(Arc::new(tool));
+        let mut session = Session::new(Parts { tools, ..parts(&model, &journal, settings()) });
+        let cancel = CancellationToken::new();
+        let soon = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            cancel.cancel();
+            tokio::time::Instant::now()
+        };
+        let (end, canceled) = tokio::join!(session.send("one".to_owned(), &cancel), soon);
+        assert_eq!((end, told.load(Ordering::SeqCst)), (Err(SessionError::Canceled), expect));
+        assert!(canceled.elapsed() < Duration::from_secs(2));
+    }
 }

@@ -215,3 +215,34 @@ fn a_program_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
     run.completed: $0.4600
     ");
 }
+
+#[test]
+fn a_program_that_reports_no_usage_has_an_unknown_cost() {
+    let script = r#"echo '{"event":"result","conversation_id":"c1","response":"done"}'"#;
+    let project =
+        project("agy", script, "start -> a -> exit; a [prompt=x, backend=cli, provider=agy]");
+    assert_eq!(run(&project, &["run", "w.fabro", "--quiet"]), 0);
+    let cost = project.output(&["cost", "latest", "--json"]).stdout;
+    let cost: Value = serde_json::from_slice(&cost).unwrap();
+    let total = &cost["total"];
+    assert_eq!(
+        (&total["cost_usd"], &total["unpriced_requests"]),
+        (&Value::Null, &1.into()),
+        "{cost}"
+    );
+}
+
+/// A program does not have the conversation of its thread.
+#[test]
+fn a_program_in_a_thread_sees_the_stages_before() {
+    let script = r#"echo '{"event":"result","conversation_id":"c1","response":"It is red."}'"#;
+    let project = project(
+        "agy",
+        script,
+        "graph [default_fidelity=full, default_thread=t]; node [backend=cli, provider=agy]; \
+         start -> a -> b -> exit; a [prompt=x]; b [prompt=y]",
+    );
+    assert_eq!(run(&project, &["run", "w.fabro", "--quiet"]), 0);
+    let asked = asked(&project);
+    insta::assert_snapshot!(asked.lines().last().unwrap().trim(), @"--output-format stream-json --print-timeout 24h -p ## Completed stages  ### a: success - Response:   ```   It is red.   ```  y <");
+}

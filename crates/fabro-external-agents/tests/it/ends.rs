@@ -164,6 +164,10 @@ async fn ends_of_other_programs_have_classes() {
             53,
         ),
         (CliAgent::Agy, "true".to_owned(), 0),
+        (CliAgent::Agy, agy_error("UNAUTHENTICATED"), 1),
+        (CliAgent::Agy, agy_error("PERMISSION_DENIED"), 1),
+        (CliAgent::Agy, agy_error("INTERNAL"), 1),
+        (CliAgent::Agy, agy_error("INVALID_ARGUMENT"), 1),
         (CliAgent::Claude, "true".to_owned(), 127),
         (CliAgent::Claude, "echo 'segmentation fault' >&2".to_owned(), 139),
     ]);
@@ -175,9 +179,19 @@ async fn ends_of_other_programs_have_classes() {
     gemini 130: error: gemini failed with exit code 130; it said: / Loaded cached credentials. (transient_infra)
     gemini 53: error: gemini: too many turns (budget_exhausted) / usage: None in 5 out 4 cached 0 $0 in 1 turns
     agy 0: error: agy ended without an answer: check that its version fits (deterministic)
+    agy 1: error: agy: x (deterministic, unavailable)
+    agy 1: error: agy: x (deterministic, unavailable)
+    agy 1: error: agy: x (transient_infra, unavailable)
+    agy 1: error: agy: x (deterministic)
     claude 127: error: claude failed with exit code 127 (deterministic, unavailable)
     claude 139: error: claude failed with exit code 139; it said: / segmentation fault (deterministic)
     "#);
+}
+
+/// What agy prints where the interface of its model refuses a request with this status.
+fn agy_error(status: &str) -> String {
+    let error = format!(r#"{{"message":"x","status":"{status}"}}"#);
+    prints(&[&format!(r#"{{"event":"result","conversation_id":"c1","error":{error}}}"#)])
 }
 
 /// A session for as long as the tests run.

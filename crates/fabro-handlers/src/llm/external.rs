@@ -226,6 +226,9 @@ impl<'a> ExternalConversation<'a> {
         match &ended {
             Ok(done) => {
                 used.turns = used.turns.max(1);
+                if !is_used {
+                    used.unpriced_requests = used.turns;
+                }
                 notes.push(note("assistant", &done.text, Some(used.clone()), None));
             }
             Err(error) if is_used => {

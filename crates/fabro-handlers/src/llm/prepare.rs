@@ -14,7 +14,7 @@ use fabro_preamble::memory::{Blocks, MEMORY_TOKENS, Memory, ToolContext, assembl
 use fabro_redact::Redactor;
 use fabro_tokens::O200k;
 use fabro_tools::{ToolSet, WorkflowContext as _};
-use fabro_types::{Failure, FailureClass, NodeKind, Permissions, unknown_tools};
+use fabro_types::{Failure, FailureClass, Fidelity, NodeKind, Permissions, unknown_tools};
 use serde_json::Value;
 
 use super::LlmHandler;
@@ -141,7 +141,11 @@ impl LlmHandler {
                 let branches = FanIn::of(stage)?.sections(stage, &self.preambles).await?;
                 prompt = format!("{prompt}\n\n{branches}");
             }
-            let fidelity = stage.at.fidelity;
+            let fidelity = match stage.at.fidelity {
+                // Programs do not have the conversation of the thread.
+                Fidelity::Full if *super::backend(stage) != Backend::Api => Fidelity::SummaryHigh,
+                fidelity => fidelity,
+            };
             let parts = MessageParts {
                 preamble: &self.preambles.write(stage, fidelity, agent.is_some()).await?,
                 memory: with_turns.then_some(&memory),

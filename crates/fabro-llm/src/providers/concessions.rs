@@ -138,7 +138,8 @@ const REFUSED_FIELDS: [(RefusedField, &[&str]); 9] = [
     ),
     (RefusedField::StreamOptions, &["stream_options"]),
     (RefusedField::WholeAnswer, &["only support stream", "only supports stream"]),
-    (RefusedField::Speed, &["service_tier", "speed: "]),
+    // The beta is sent for the speed alone.
+    (RefusedField::Speed, &["service_tier", "speed: ", "anthropic-beta", "invalid beta flag"]),
     (
         RefusedField::Reasoning,
         &[
@@ -391,6 +392,9 @@ mod tests {
         check(400, whole, Some(RefusedField::WholeAnswer));
         let tier = "service_tier: Input should be 'auto' or 'standard_only'";
         check(400, tier, Some(RefusedField::Speed));
+        check(400, "invalid beta flag", Some(RefusedField::Speed));
+        let beta = "Unexpected value(s) `fast-mode-2026-02-01` for the `anthropic-beta` header";
+        check(400, beta, Some(RefusedField::Speed));
         let limit = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
         check(400, limit, Some(RefusedField::MaxTokens));
         check(500, tools, None);

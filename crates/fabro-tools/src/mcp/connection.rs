@@ -1,13 +1,16 @@
 //! A connection to a server: its requests, with their timeouts and their cancellation.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientConfig,
     ClientRequest, ListToolsRequest, PaginatedRequestParams, PingRequest, RequestId, ServerResult,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceError};
+use rmcp::service::{PeerRequestOptions, RoleClient, RunningService, ServiceError};
 use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::mcp::stdio::ServerProcess;
@@ -18,12 +21,24 @@ const MAX_TOOLS: usize = 1000;
 /// How many timeouts a call may take that reports progress.
 const MOST_TIMEOUTS: u32 = 10;
 
+/// How long the notices of canceled calls may take.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
+
 pub(crate) struct Connection {
     pub(crate) service: RunningService<RoleClient, ClientConfig>,
     pub(crate) process: Option<ServerProcess>,
+    /// Notices of canceled calls that are sent now.
+    notices: Mutex<JoinSet<()>>,
 }
 
 impl Connection {
+    pub(crate) fn new(
+        service: RunningService<RoleClient, ClientConfig>,
+        process: Option<ServerProcess>,
+    ) -> Self {
+        Self { service, process, notices: Mutex::default() }
+    }
+
     /// The tools as the server lists them, valid or not.
     pub(crate) async fn tools(&self) -> Result<Vec<Value>, ServiceError> {
         let mut tools = Vec::new();
@@ -77,10 +92,23 @@ impl Connection {
         let peer = self.service.peer();
         let request = ClientRequest::CallToolRequest(request);
         let sent = peer.send_cancellable_request(request, options).await?;
-        let mut guard = CancelOnDrop { peer, id: Some(sent.id.clone()) };
+        let mut guard = CancelOnDrop { connection: self, id: Some(sent.id.clone()) };
         let ended = sent.await_response().await;
         guard.id = None;
         ended
+    }
+
+    /// Waits until the server has the notices of canceled calls, for a second at most.
+    pub(crate) async fn notices_sent(&self) {
+        let mut notices = std::mem::take(&mut *self.notices());
+        // One that does not take them is left with its calls.
+        let _ =
+            timeout(NOTICE_TIMEOUT, async { while notices.join_next().await.is_some() {} }).await;
+    }
+
+    fn notices(&self) -> MutexGuard<'_, JoinSet<()>> {
+        // Every change is whole before the lock is given back.
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it answers a ping: an error is an answer too.
@@ -115,20 +143,22 @@ impl Connection {
 
 /// Cancels a request that is dropped before its result came.
 struct CancelOnDrop<'a> {
-    peer: &'a Peer<RoleClient>,
+    connection: &'a Connection,
     id: Option<RequestId>,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
-            let peer = self.peer.clone();
-            runtime.spawn(async move {
-                let reason = Some("the call was canceled".to_owned());
-                // A server that is gone needs no notice.
-                let _ =
-                    peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
-            });
-        }
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let peer = self.connection.service.peer().clone();
+        let mut notices = self.connection.notices();
+        // Those that were sent are forgotten.
+        while notices.try_join_next().is_some() {}
+        let notice = async move {
+            let reason = Some("the call was canceled".to_owned());
+            // A server that is gone needs no notice.
+            let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
+        };
+        notices.spawn_on(notice, &runtime);
     }
 }

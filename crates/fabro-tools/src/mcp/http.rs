@@ -103,6 +103,8 @@ pub(crate) enum LoginNeed {
     Login,
     /// It has not this scope, as far as the server names one.
     Scope(Option<String>),
+    /// It has expired, and the authorization server does not renew it at present.
+    Renewal,
 }
 
 /// What a request lacked that was refused because of who asks.
@@ -122,8 +124,10 @@ pub(crate) fn login_need(error: &(dyn std::error::Error + 'static)) -> Option<Lo
             }
             _ => {}
         }
-        if matches!(current.downcast_ref(), Some(AuthError::AuthorizationRequired)) {
-            return Some(LoginNeed::Login);
+        match current.downcast_ref() {
+            Some(AuthError::AuthorizationRequired) => return Some(LoginNeed::Login),
+            Some(AuthError::TokenRefreshFailed(_)) => return Some(LoginNeed::Renewal),
+            _ => {}
         }
         error = current.source();
     }

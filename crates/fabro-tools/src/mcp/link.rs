@@ -148,6 +148,14 @@ impl Link {
         }
     }
 
+    /// Waits until the server knows of the calls that were canceled: the process may end after that.
+    pub(crate) async fn notices_sent(&self) {
+        let connection = self.connection.lock().await.clone();
+        if let Some(connection) = connection {
+            connection.notices_sent().await;
+        }
+    }
+
     /// Ends the server, for good.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
@@ -266,7 +274,7 @@ impl Link {
             }
         };
         let (problem, may_be_legacy) = match service {
-            Ok(Ok(service)) => return Ok(Connection { service, process }),
+            Ok(Ok(service)) => return Ok(Connection::new(service, process)),
             Ok(Err(error)) => {
                 let may_be_legacy = may_be_legacy(&error);
                 let problem = match login_need(&error) {
@@ -349,10 +357,14 @@ impl Link {
             LoginNeed::Login => format!(
                 "it asks for a login: run `fabro mcp login {name}`, or set its Authorization header"
             ),
-            LoginNeed::Scope(Some(scope)) => format!(
-                "the login lacks the scope `{}`: run `fabro mcp login --scope {0} {name}`",
-                brief(scope)
-            ),
+            LoginNeed::Renewal => "its login has expired, and the authorization server does not \
+                renew it at present: try again later"
+                .to_owned(),
+            LoginNeed::Scope(Some(scopes)) => {
+                let options = scope_options(scopes);
+                let lacks = format!("the login lacks the scope `{}`", brief(scopes));
+                format!("{lacks}: run `fabro mcp login{options} {name}`")
+            }
             LoginNeed::Scope(None) => {
                 format!(
                     "the login may not do this: run `fabro mcp login {name}` as another user, or with `--scope`"
@@ -394,6 +406,17 @@ where
     T::Error: std::error::Error + Send + Sync + 'static,
 {
     serve_client_with_lifecycle(client, Lenient(transport), lifecycle).await
+}
+
+/// The options that ask for scopes; a placeholder for those that a shell could read as something else, as
+/// the server chooses them and people copy the command.
+fn scope_options(scopes: &str) -> String {
+    let is_plain = |scope: &str| {
+        scope.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-+@%,=".contains(c))
+            && !scope.starts_with('-')
+    };
+    let option = |scope| format!(" --scope {}", if is_plain(scope) { scope } else { "SCOPE" });
+    scopes.split_whitespace().map(option).collect()
 }
 
 /// Why there is no connection.

@@ -33,6 +33,8 @@ const MAX_LINE: u64 = 16 * 1024;
 pub struct Login {
     state: OAuthState,
     address: String,
+    /// What the answer repeats: another one is not of this login.
+    token: String,
     redirect: Url,
     listener: TcpListener,
 }
@@ -59,6 +61,15 @@ pub enum LoginError {
     /// The server, or its authorization server, did not take part.
     #[error("{0}")]
     Refused(String),
+    /// The authorization server registers no client by itself; why.
+    #[error("the authorization server registers no new client: {0}")]
+    NoClient(String),
+    /// The person, or the authorization server, did not agree; why.
+    #[error("the login was refused: {0}")]
+    Denied(String),
+    /// What came back before the timeout had another `state` than the one that was sent.
+    #[error("no login within {} s: what came back was the answer to another login (its `state` differs)", .0.as_secs())]
+    OtherState(Duration),
     /// The browser has not come back with a login before the timeout.
     #[error("no login within {} s", .0.as_secs())]
     TooLate(Duration),
@@ -70,13 +81,21 @@ impl From<AuthError> for LoginError {
             AuthError::NoAuthorizationSupport => {
                 "the server offers no login by OAuth: set its Authorization header".to_owned()
             }
-            AuthError::RegistrationFailed(reason) => format!(
-                "the authorization server registers no new client: give it a client id ({})",
-                brief(&reason)
-            ),
+            AuthError::RegistrationFailed(reason) => return not_registered(&reason),
             error => brief(&error.to_string()),
         })
     }
+}
+
+fn not_registered(reason: &str) -> LoginError {
+    // Found while registering, but true of any client.
+    let no_pkce = AuthError::PkceUnsupported.to_string();
+    if reason.ends_with(&no_pkce) {
+        return LoginError::Refused(no_pkce);
+    }
+    let prefixes = ["Dynamic registration failed: ", "Registration failed: "];
+    let reason = prefixes.iter().fold(reason, |it, prefix| it.strip_prefix(prefix).unwrap_or(it));
+    LoginError::NoClient(brief(reason))
 }
 
 impl Login {
@@ -101,10 +120,30 @@ impl Login {
         let mut asked = AuthorizationRequest::new(&redirect).with_client_name(CLIENT);
         asked.scopes = request.scopes;
         asked.client_id = request.client_id;
-        state.start_authorization(asked).await?;
+        if let Err(error) = state.start_authorization(asked).await {
+            return Err(Self::not_begun(&state, error).await);
+        }
         let address = state.get_authorization_url().await?;
-        let redirect = Url::parse(&redirect).map_err(|error| LoginError::Url(error.to_string()))?;
-        Ok(Self { state, address, redirect, listener })
+        let parsed = |text: &str| {
+            Url::parse(text).map_err(|error| LoginError::Refused(brief(&error.to_string())))
+        };
+        let redirect = parsed(&redirect)?;
+        let token = query(&parsed(&address)?, "state").unwrap_or_default();
+        Ok(Self { state, address, token, redirect, listener })
+    }
+
+    /// Why it could not begin. Without documents of an authorization server, the one that was asked to
+    /// register a client is only a guess.
+    async fn not_begun(state: &OAuthState, error: AuthError) -> LoginError {
+        if let (AuthError::RegistrationFailed(_), OAuthState::Unauthorized(manager)) =
+            (&error, state)
+        {
+            let found = manager.resolve_metadata().await;
+            if found.is_ok_and(|found| !found.source.is_discovered()) {
+                return AuthError::NoAuthorizationSupport.into();
+            }
+        }
+        error.into()
     }
 
     /// The address to open in a browser.
@@ -119,12 +158,18 @@ impl Login {
     /// The person refused or did not come in time, the authorization server refuses the answer, or the
     /// login cannot be kept.
     pub async fn finish(mut self, limit: Duration) -> Result<(), LoginError> {
-        let came = timeout(limit, self.callback()).await;
-        let (mut browser, callback) = came.map_err(|_| LoginError::TooLate(limit))??;
-        let refused = callback.query_pairs().find(|(name, _)| name == "error");
-        let ended = match refused {
-            Some((_, code)) => {
-                Err(LoginError::Refused(format!("the login was refused: {}", brief(&code))))
+        let mut is_other = false;
+        let came = timeout(limit, self.callback(&mut is_other)).await;
+        let Ok(came) = came else {
+            let late = if is_other { LoginError::OtherState } else { LoginError::TooLate };
+            return Err(late(limit));
+        };
+        let (mut browser, callback) = came?;
+        let ended = match query(&callback, "error") {
+            Some(code) => {
+                let why = query(&callback, "error_description");
+                let why = why.map_or(code.clone(), |why| format!("{code}: {why}"));
+                Err(LoginError::Denied(brief(&why)))
             }
             None => self.state.handle_callback_url(callback.as_str()).await.map_err(Into::into),
         };
@@ -137,8 +182,9 @@ impl Login {
         ended
     }
 
-    /// The address that the browser comes back to, and the browser.
-    async fn callback(&self) -> Result<(TcpStream, Url), LoginError> {
+    /// The address that the browser comes back to, and the browser; says whether answers to other logins
+    /// came, which any page in the browser can send here.
+    async fn callback(&self, is_other: &mut bool) -> Result<(TcpStream, Url), LoginError> {
         loop {
             let (stream, _) = self.listener.accept().await?;
             // Others may connect too, and say nothing.
@@ -148,7 +194,14 @@ impl Login {
                 continue;
             };
             match self.redirect.join(&path) {
-                Ok(url) if url.path() == self.redirect.path() => return Ok((stream, url)),
+                Ok(url) if url.path() == self.redirect.path() => {
+                    if query(&url, "state").is_some_and(|state| state == self.token) {
+                        return Ok((stream, url));
+                    }
+                    *is_other = true;
+                    let text = "This is not the answer to the login that is waited for.";
+                    let _ = stream.write_all(page("400 Bad Request", text).as_bytes()).await;
+                }
                 // A browser asks for an icon as well.
                 _ => {
                     let page = page("404 Not Found", "Nothing is here.");
@@ -157,6 +210,11 @@ impl Login {
             }
         }
     }
+}
+
+/// A parameter of an address.
+fn query(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
 /// The path that a browser asks for.

@@ -59,6 +59,10 @@ impl Tool for McpTool {
         self.instructions.as_deref()
     }
 
+    fn ends_slowly(&self) -> bool {
+        true
+    }
+
     async fn call(&self, call: Call<'_>) -> Output {
         let mut params =
             CallToolRequestParams::new(self.name.clone()).with_arguments(call.arguments.clone());
@@ -67,7 +71,11 @@ impl Tool for McpTool {
         }
         // The future of a call is large.
         let call_server = Box::pin(self.link.call(params, self.repeatable, self.output.as_ref()));
-        unless_canceled(call.cancel, call_server).await
+        let output = unless_canceled(call.cancel, call_server).await;
+        if call.cancel.is_cancelled() {
+            self.link.notices_sent().await;
+        }
+        output
     }
 }
 

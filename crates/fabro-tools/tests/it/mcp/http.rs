@@ -8,8 +8,9 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
-use super::{call, shown, tool};
+use super::{call, call_until, shown, tool};
 
 pub(super) type Heard = Arc<Mutex<Vec<String>>>;
 
@@ -250,7 +251,7 @@ async fn a_server_that_ends_in_a_call_is_noticed_before_the_timeout() {
 
 #[tokio::test]
 async fn a_login_that_is_lost_in_a_call_is_said() {
-    let refusals: [(Respond, &str); 2] = [
+    let refusals: [(Respond, &str); 4] = [
         (
             |head, method, request| {
                 refusing(head, method, request, "401 No\r\nwww-authenticate: Bearer")
@@ -263,6 +264,20 @@ async fn a_login_that_is_lost_in_a_call_is_said() {
                 refusing(head, method, request, scope)
             },
             "error: MCP server `fake`: the login lacks the scope `files:write`: run `fabro mcp login --scope files:write fake`",
+        ),
+        (
+            |head, method, request| {
+                let scope = "403 No\r\nwww-authenticate: Bearer error=\"insufficient_scope\", scope=\"read write\"";
+                refusing(head, method, request, scope)
+            },
+            "error: MCP server `fake`: the login lacks the scope `read write`: run `fabro mcp login --scope read --scope write fake`",
+        ),
+        (
+            |head, method, request| {
+                let scope = "403 No\r\nwww-authenticate: Bearer error=\"insufficient_scope\", scope=\"a;reboot --timeout\"";
+                refusing(head, method, request, scope)
+            },
+            "error: MCP server `fake`: the login lacks the scope `a;reboot --timeout`: run `fabro mcp login --scope SCOPE --scope SCOPE fake`",
         ),
     ];
     for (respond, expect) in refusals {
@@ -278,4 +293,24 @@ fn refusing(head: &str, method: &str, request: &Value, status: &str) -> String {
         return format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     }
     respond(head, method, request, false)
+}
+
+/// A driver that is canceled ends after its calls have ended.
+#[tokio::test]
+async fn a_canceled_call_has_told_the_server_when_it_ends() {
+    let (url, heard) = serve(false).await;
+    let servers = connect(&url, &[]).await;
+    let cancel = CancellationToken::new();
+    let hang = tool(&servers, "hang");
+    let canceled = async {
+        while !heard.lock().unwrap().iter().any(|line| line.starts_with("tools/call")) {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let (output, ()) = tokio::join!(call_until(&hang, json!({}), &cancel), canceled);
+    assert_eq!(shown(&output), "error: the call was canceled");
+    let last = heard.lock().unwrap().last().cloned().unwrap();
+    assert_eq!(last.trim(), "notifications/cancelled");
+    servers.close().await;
 }

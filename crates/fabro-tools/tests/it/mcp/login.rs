@@ -14,6 +14,18 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
+/// What a server does wrong.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Flaw {
+    #[default]
+    None,
+    NoDocuments,
+    NoRegistration,
+    PlainPkce,
+    /// The authorization server is overloaded.
+    NoRenewal,
+}
+
 /// An MCP server that is its own authorization server.
 #[derive(Default)]
 struct Server {
@@ -26,6 +38,7 @@ struct Server {
     refresh: String,
     /// How many pairs of tokens were issued.
     issued: u32,
+    flaw: Flaw,
     heard: Vec<String>,
 }
 
@@ -35,18 +48,24 @@ impl Server {
         let origin = self.origin.clone();
         let no_header = String::new;
         match path.as_str() {
+            path if self.flaw == Flaw::NoDocuments && path != "/mcp" => {
+                ("404 Not Found", no_header(), json!({}))
+            }
             "/.well-known/oauth-protected-resource" => {
                 let found = json!({"resource": format!("{origin}/mcp"),
                     "authorization_servers": [origin], "scopes_supported": ["tools"]});
                 ("200 OK", no_header(), found)
             }
             "/.well-known/oauth-authorization-server" => {
-                let found = json!({"issuer": origin,
+                let pkce = if self.flaw == Flaw::PlainPkce { "plain" } else { "S256" };
+                let mut found = json!({"issuer": origin,
                     "authorization_endpoint": format!("{origin}/authorize"),
                     "token_endpoint": format!("{origin}/token"),
-                    "registration_endpoint": format!("{origin}/register"),
                     "response_types_supported": ["code"],
-                    "code_challenge_methods_supported": ["S256"]});
+                    "code_challenge_methods_supported": [pkce]});
+                if self.flaw != Flaw::NoRegistration {
+                    found["registration_endpoint"] = json!(format!("{origin}/register"));
+                }
                 ("200 OK", no_header(), found)
             }
             "/register" => {
@@ -56,6 +75,9 @@ impl Server {
                 self.heard.push(format!("register {name}"));
                 let client = json!({"client_id": "c1", "redirect_uris": asked["redirect_uris"]});
                 ("201 Created", no_header(), client)
+            }
+            "/token" if self.flaw == Flaw::NoRenewal => {
+                ("503 Service Unavailable", no_header(), Value::Null)
             }
             "/token" => self.token(&form(body)),
             "/mcp" => self.mcp(head, body),
@@ -221,6 +243,17 @@ async fn a_person_logs_in_once() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("refresh-2"));
     servers.close().await;
 
+    {
+        let mut server = server.lock().unwrap();
+        server.access = "another".to_owned();
+        server.flaw = Flaw::NoRenewal;
+    }
+    let busy = connect(&url, logins).await;
+    assert_snapshot!(busy.failed()[0].to_string(), @"MCP server `issues`: its login has expired, and the authorization server does not renew it at present: try again later");
+    server.lock().unwrap().flaw = Flaw::None;
+    // The address of the server is asked for a login anew, and this one is kept.
+    assert!(is_logged_in(&url, logins));
+
     // The login has ended on the server's side.
     {
         let mut server = server.lock().unwrap();
@@ -246,10 +279,12 @@ async fn logins_that_fail_say_why() {
     let begin = || Login::begin(&url, LoginRequest::default(), logins.path());
     let login = begin().await.unwrap();
     let address = login.address().to_owned();
-    let (page, refused) =
-        tokio::join!(agree(&address, &server, "error=access_denied"), login.finish(LIMIT));
+    let (page, refused) = tokio::join!(
+        agree(&address, &server, "error=access_denied&error_description=Not+yours"),
+        login.finish(LIMIT)
+    );
     assert_eq!(page, "The login failed. The terminal says why.");
-    assert_snapshot!(refused.unwrap_err(), @"the login was refused: access_denied");
+    assert_snapshot!(refused.unwrap_err(), @"the login was refused: access_denied: Not yours");
     let login = begin().await.unwrap();
     let address = login.address().to_owned();
     let (_, refused) = tokio::join!(agree(&address, &server, "code=wrong"), login.finish(LIMIT));
@@ -263,4 +298,46 @@ async fn logins_that_fail_say_why() {
     let wrong = Login::begin("issues", LoginRequest::default(), logins.path()).await;
     assert_snapshot!(wrong.err().unwrap(), @"its URL is not valid: give one that begins with http:// or https://");
     assert!(!is_logged_in(&url, logins.path()));
+}
+
+#[tokio::test]
+async fn an_answer_to_another_login_is_passed_over() {
+    let (url, server) = serve().await;
+    let logins = tempfile::tempdir().unwrap();
+    let login = Login::begin(&url, LoginRequest::default(), logins.path()).await.unwrap();
+    let address = login.address().to_owned();
+    let answers = async {
+        let mut pages = Vec::new();
+        for answer in ["code=x&state=other", "error=access_denied&state=other", "code=the-code"] {
+            pages.push(agree(&address, &server, answer).await);
+        }
+        pages
+    };
+    let (pages, ended) = tokio::join!(answers, login.finish(LIMIT));
+    ended.unwrap();
+    let other = "This is not the answer to the login that is waited for.";
+    assert_eq!(pages, [other, other, "You are logged in. You can close this page."]);
+
+    let login = Login::begin(&url, LoginRequest::default(), logins.path()).await.unwrap();
+    let address = login.address().to_owned();
+    let wrong = agree(&address, &server, "code=x&state=other");
+    let (_, late) = tokio::join!(wrong, login.finish(Duration::from_secs(1)));
+    assert_snapshot!(late.unwrap_err(), @"no login within 1 s: what came back was the answer to another login (its `state` differs)");
+}
+
+#[tokio::test]
+async fn what_a_server_lacks_for_a_login_is_said() {
+    let (url, server) = serve().await;
+    let logins = tempfile::tempdir().unwrap();
+    let mut said = Vec::new();
+    for flaw in [Flaw::NoDocuments, Flaw::NoRegistration, Flaw::PlainPkce] {
+        server.lock().unwrap().flaw = flaw;
+        let begun = Login::begin(&url, LoginRequest::default(), logins.path()).await;
+        said.push(begun.err().unwrap().to_string());
+    }
+    assert_snapshot!(said.join("\n"), @r"
+    the server offers no login by OAuth: set its Authorization header
+    the authorization server registers no new client: Dynamic client registration not supported
+    Authorization server does not support the required PKCE code challenge method (S256)
+    ");
 }
