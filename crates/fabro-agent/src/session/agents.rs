@@ -145,7 +145,9 @@ impl Agents {
     /// Ends all agents without recording it, so that another process may resume them.
     pub(crate) async fn stop_all(&self) {
         let agents = std::mem::take(&mut self.state.lock().agents);
-        agents.values().for_each(|agent| agent.cancel.cancel());
+        for agent in agents.values() {
+            agent.cancel.cancel();
+        }
         for agent in agents.into_values() {
             agent.stop().await;
         }
