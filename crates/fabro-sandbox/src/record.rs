@@ -140,15 +140,21 @@ pub(crate) struct Recorded {
     pub(crate) cgroups: Vec<PathBuf>,
 }
 
+/// The text of a record; none where something else took its place: a pipe would block.
+fn read(path: &Path) -> String {
+    let is_file = fs::metadata(path).is_ok_and(|about| about.is_file());
+    if is_file { fs::read_to_string(path).unwrap_or_default() } else { String::new() }
+}
+
 /// What is recorded of a run; the record is removed.
 pub(crate) fn take(variable: &str, value: &str) -> Recorded {
     let Some(file) = file(variable, value) else { return Recorded::default() };
     let cgroups = file.with_file_name(CGROUPS);
-    let dirs = fs::read_to_string(&cgroups).unwrap_or_default();
+    let dirs = read(&cgroups);
     let _ = fs::remove_file(&cgroups);
     let dirs = dirs.lines().map(PathBuf::from);
     lock(&OPEN).remove(&file);
-    let text = fs::read_to_string(&file).unwrap_or_default();
+    let text = read(&file);
     let _ = fs::remove_file(&file);
     let running = text.lines().filter_map(|line| {
         let (group, identity) = line.split_once(' ')?;
@@ -156,4 +162,21 @@ pub(crate) fn take(variable: &str, value: &str) -> Recorded {
         Identity::parse(identity)?.leads(group).then_some(group)
     });
     Recorded { groups: running.collect(), cgroups: dirs.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(FILE);
+        assert_eq!(read(&file), "");
+        fs::write(&file, "1 2\n").unwrap();
+        assert_eq!(read(&file), "1 2\n");
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        assert_eq!(read(&file), "");
+    }
 }

@@ -143,6 +143,7 @@ impl FileTrees {
 
     /// The tree that was recorded last, by another driver too.
     fn last(&self) -> Result<Option<String>, GitError> {
+        check_files(&self.dir)?;
         match fs::read_to_string(self.dir.join(LAST)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             last => Ok(Some(last?)),
@@ -221,6 +222,7 @@ impl FileTrees {
     ///
     /// The file cannot be written.
     pub fn remember(&self, stage: &str, tree: &str) -> Result<(), GitError> {
+        check_files(&self.dir)?;
         let mut file = fs::File::options().append(true).create(true).open(self.dir.join(BEFORE))?;
         file.write_all(format!("{tree} {stage}\n").as_bytes())?;
         Ok(())
@@ -232,6 +234,7 @@ impl FileTrees {
     ///
     /// The file cannot be read.
     pub fn remembered(&self) -> Result<BTreeMap<String, String>, GitError> {
+        check_files(&self.dir)?;
         let text = match fs::read_to_string(self.dir.join(BEFORE)) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             text => text?,
@@ -263,6 +266,7 @@ impl FileTrees {
         if dir.join("HEAD").exists() {
             return Ok(());
         }
+        check_files(&self.dir)?;
         let config = fs::read_to_string(self.dir.join("config"))?;
         // Relative to the objects of the other: a store may be moved.
         let run = self.dir.parent().and_then(Path::file_name).unwrap_or_default();
@@ -447,7 +451,22 @@ fn lines(ids: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 
 /// Why not all trees of a run with this directory were recorded; `None` where they were, or none was.
 pub fn incomplete_file_trees(run_dir: &Path) -> Option<String> {
-    fs::read_to_string(run_dir.join(CHANGES).join(INCOMPLETE)).ok()
+    let dir = run_dir.join(CHANGES);
+    check_files(&dir).and_then(|()| fs::read_to_string(dir.join(INCOMPLETE))).ok()
+}
+
+/// Checks that nothing else took the place of a file of the repository: a pipe would block, also in git.
+pub(super) fn check_files(dir: &Path) -> std::io::Result<()> {
+    for name in ["HEAD", "config", "index", BEFORE, INCOMPLETE, LAST] {
+        match fs::metadata(dir.join(name)) {
+            Ok(about) if !about.is_file() => {
+                let what = format!("{} is no regular file", dir.join(name).display());
+                return Err(std::io::Error::other(what));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Gives a run the trees of another, which it is a fork of.
@@ -461,6 +480,7 @@ pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
     if !from.join("HEAD").exists() {
         return Ok(());
     }
+    check_files(&from)?;
     let config = fs::read_to_string(from.join("config"))?;
     make_repository(&to, &config, None)?;
     // The run may pack its objects meanwhile: what is gone is in a pack now.
@@ -499,6 +519,7 @@ fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// A bare repository; one that borrows objects when these are given.
 fn make_repository(dir: &Path, config: &str, objects: Option<&[u8]>) -> Result<(), GitError> {
+    check_files(dir)?;
     fs::create_dir_all(dir.join("objects/info"))?;
     fs::create_dir_all(dir.join("refs"))?;
     fs::write(dir.join("config"), config)?;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::git::GitError;
-use crate::git::file_trees::CHANGES;
+use crate::git::file_trees::{CHANGES, check_files};
 use crate::git::filters::Filters;
 use crate::git::own_objects::needed;
 use crate::git::run::GitCommand;
@@ -45,7 +45,10 @@ impl PatchSource {
         let dir = self.dir();
         let variables: &[_] = match self {
             Self::Repository(_) => &[],
-            Self::Trees(_) => &[("GIT_DIR", dir.as_os_str())],
+            Self::Trees(_) => {
+                check_files(dir)?;
+                &[("GIT_DIR", dir.as_os_str())]
+            }
         };
         let filters = &Filters::NOT_NEEDED;
         let git = GitCommand { dir, filters, variables, patterns: true };

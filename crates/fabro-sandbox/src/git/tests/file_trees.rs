@@ -374,3 +374,29 @@ async fn objects_of_many_changes_are_packed() {
     assert_eq!(scene.patch(&first, &second, PatchStyle::Patch).await, patch);
     assert!(scene.patch(&second, &third, PatchStyle::Patch).await.contains("+1"));
 }
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_does_not_block() {
+    let dir = repository();
+    sh(dir.path(), "echo 1 > a; git add a; git commit -qm a");
+    for file in ["HEAD", "config", "index", "last", "before"] {
+        let scene = Scene::new(&[]);
+        let tree = scene.record(dir.path()).await;
+        let changes = scene.run.path().join(CHANGES);
+        sh(&changes, &format!("rm -f {file}; mkfifo {file}"));
+        // As another driver of the run does it.
+        let trees = FileTrees::new(scene.run.path(), ("MARK", "run"), &[]);
+        let snapshot = Snapshot::take(dir.path()).await.unwrap().unwrap();
+        let source = PatchSource::of_run(scene.run.path());
+        let errors = [
+            trees.remembered().map(drop),
+            trees.remember("a@1", &tree.id),
+            trees.record(&Arc::new(snapshot)).await.map(drop),
+            patch(&source, &tree.id, &"0".repeat(40), PatchStyle::Patch).await.map(drop),
+        ];
+        for error in errors {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("is no regular file"), "{file}: {error}");
+        }
+    }
+}
