@@ -1,5 +1,6 @@
 //! `fabro prune`.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -179,7 +180,7 @@ fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
 fn done(report: &Report, free: u64) -> String {
     let mut freed = size(report.freed_bytes);
     if free > 0 {
-        freed.push_str(&format!("; {} in the database is free for later runs", size(free)));
+        let _ = write!(freed, "; {} in the database is free for later runs", size(free));
     }
     match report.runs.len() {
         1 => format!("removed 1 run, and freed {freed}\n"),
