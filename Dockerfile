@@ -1,4 +1,7 @@
-# The program in a small image: docker build -t fabro . && docker run --rm -v "$PWD:/project" fabro run hello
+# The program in a small image. It needs BuildKit: Docker 23, or DOCKER_BUILDKIT=1 before that.
+#   docker build -t fabro .
+#   docker run --rm -it --user "$(id -u):$(id -g)" -v "$PWD:/project" fabro run hello
+# --user makes the files of a run yours; without it the user is 1000, who must own the folder.
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .

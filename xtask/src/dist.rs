@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -97,12 +98,7 @@ fn shared(root: &Path, native: &Path, args: &Args) -> Result<BTreeMap<String, Ve
         files.insert(name.to_owned(), content);
     }
     for (shell, name) in COMPLETIONS {
-        let output = Command::new(native).args(["completion", shell]).output();
-        let output = output.with_context(|| format!("start {}", native.display()))?;
-        if !output.status.success() || output.stdout.is_empty() {
-            bail!("`fabro completion {shell}` ended with {}", output.status);
-        }
-        files.insert(format!("completions/{name}"), output.stdout);
+        files.insert(format!("completions/{name}"), completion(native, shell)?);
     }
     if !args.no_man {
         for (name, content) in man_pages(root)? {
@@ -110,6 +106,20 @@ fn shared(root: &Path, native: &Path, args: &Args) -> Result<BTreeMap<String, Ve
         }
     }
     Ok(files)
+}
+
+/// The script of a shell. It calls the program as it was called itself: by its name, as its path is of this machine.
+fn completion(program: &Path, shell: &str) -> Result<Vec<u8>> {
+    let output = Command::new(program).arg0("fabro").args(["completion", shell]).output();
+    let output = output.with_context(|| format!("start {}", program.display()))?;
+    if !output.status.success() || output.stdout.is_empty() {
+        bail!("`fabro completion {shell}` ended with {}", output.status);
+    }
+    let path = program.display().to_string();
+    if String::from_utf8_lossy(&output.stdout).contains(&path) {
+        bail!("the completions for {shell} call {path}, which other machines do not have");
+    }
+    Ok(output.stdout)
 }
 
 /// The pages that a test of the program writes: the definitions of its arguments are not reachable from outside, and the
@@ -255,6 +265,8 @@ fn sums(out: &Path, archives: &[PathBuf]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -283,6 +295,25 @@ mod tests {
                 ("fabro-1.2.3/fabro".to_owned(), 0o755, 7),
             ]
         );
+    }
+
+    #[test]
+    fn completions_call_the_program_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("fabro");
+        // A script sees its own path, whatever it is called by.
+        let check = |script: &str| {
+            fs::write(&program, script).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            completion(&program, "bash").map(|text| String::from_utf8(text).unwrap())
+        };
+        assert_eq!(
+            check("#!/bin/sh\necho complete fabro for $2\n").unwrap(),
+            "complete fabro for bash\n"
+        );
+        let error = check("#!/bin/sh\necho \"complete $0\"\n").unwrap_err().to_string();
+        assert!(error.ends_with("which other machines do not have"), "{error}");
+        assert!(check("#!/bin/sh\nexit 3\n").is_err());
     }
 
     #[test]

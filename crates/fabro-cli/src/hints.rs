@@ -110,6 +110,16 @@ pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
     };
     let at = args.iter().position(|arg| arg == word)?;
     let rest = &args[at + 1..];
+    match args.get(at.wrapping_sub(1)).map(String::as_str) {
+        Some("artifact" | "artifacts") => {
+            let command = filled("artifact list {RUN}", &args[at..]);
+            let next = format!("list the artifacts of a run with `fabro {command}`");
+            return Some(usage(format!("`artifact` has no command `{word}`"), next));
+        }
+        // What follows is a command of this one, and none of those below.
+        Some("model" | "mcp" | "sandbox") => return None,
+        _ => {}
+    }
     let message = format!("there is no command `{word}`");
     let lower = word.to_lowercase();
     if let Some(hint) = HINTS.iter().find(|hint| hint.words.contains(&lower.as_str())) {
@@ -227,6 +237,9 @@ mod tests {
         assert_snapshot!(check("fabro run a.fabro --set k=v"), @"`run` has no option `--set`: give the workflow an input with `--input k=v`, or `-I`");
         assert_snapshot!(check("fabro run a.fabro --var"), @"`run` has no option `--var`: give the workflow an input with `--input KEY=VALUE`, or `-I`");
         assert_snapshot!(check("fabro ps --set k=v"), @"no hint");
+        assert_snapshot!(check("fabro artifact latest *.png"), @"`artifact` has no command `latest`: list the artifacts of a run with `fabro artifact list latest '*.png'`");
+        assert_snapshot!(check("fabro model info"), @"no hint");
+        assert_snapshot!(check("fabro sandbox stop"), @"no hint");
         assert_snapshot!(check("fabro frobnicate"), @"no hint");
         assert_snapshot!(check("fabro inspect x y z"), @"no hint");
     }

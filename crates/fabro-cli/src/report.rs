@@ -12,7 +12,7 @@ use fabro_inspect::dump::DumpError;
 use fabro_run::{GoalError, RunError, SetupError};
 use fabro_store::StoreError;
 use fabro_terminal::{clean, diagnostics};
-use fabro_types::{Diagnostic, RunId, bounded};
+use fabro_types::{Diagnostic, RunId, Severity, bounded};
 
 use crate::error::{CliError, failed, store, usage};
 use crate::exit::Exit;
@@ -26,6 +26,17 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
     match error {
         RunError::Invalid { path, text, findings } => {
             let shown = shown(&path, &global::cwd().unwrap_or_default());
+            let mut errors = findings.iter().filter(|it| it.severity == Severity::Error);
+            let fix = "fix the errors shown above";
+            if errors.all(|error| error.rule == "unavailable") {
+                output::stderr(&diagnostics::render(
+                    &shown,
+                    &text,
+                    &findings,
+                    global.paint_stderr(),
+                ));
+                return usage(format!("{shown} is not run: its stages need what is missing"), fix);
+            }
             not_valid(&shown, &text, &findings, global)
         }
         RunError::Unreadable { .. } => usage(message, "name a .fabro file that can be read"),

@@ -117,7 +117,7 @@ impl ReportError {
 fn known(stages: &[String]) -> String {
     match stages {
         [] => "; none has started yet".to_owned(),
-        some => format!("; it has {}", listed(some)),
+        some => format!("; it has entered {}", listed(some)),
     }
 }
 

@@ -137,7 +137,9 @@ impl ErrorKind {
                 "wait and ask again, or add a fallback model"
             }
             Self::Unreachable => "check the network and the provider's base_url",
-            Self::Auth => "set a valid key for the provider",
+            Self::Auth => {
+                "set a valid key in the provider's environment variable, or name the variable by `api_key_env`"
+            }
             Self::Quota => "add credit at the provider, or use another one",
             Self::UnknownModel => "correct the model's name, or the provider's base_url",
             Self::Script => "add turns for the node, or for `*`, to the model script",

@@ -22,7 +22,7 @@ const SHOWN_NAMES: usize = 10;
 const SHOWN_MODELS: usize = 3;
 
 /// What to do for each provider that is asked without a model's name and has no usual one.
-pub(crate) type UnnamedFixes = BTreeMap<String, String>;
+pub(crate) type UnnamedProviders = BTreeMap<String, Unnamed>;
 
 /// What a stage asks for first, then its fallbacks and the model that summarizes.
 pub(crate) fn stage_requests(
@@ -134,10 +134,10 @@ impl AskedModels {
     pub(crate) async fn name_listed(
         &self,
         settings: &mut RunSettings,
-    ) -> Result<UnnamedFixes, SetupError> {
-        let mut fixes = UnnamedFixes::new();
+    ) -> Result<UnnamedProviders, SetupError> {
+        let mut unnamed_providers = UnnamedProviders::new();
         if settings.model_script.is_some() || settings.providers.is_empty() {
-            return Ok(fixes);
+            return Ok(unnamed_providers);
         }
         let client = client(&settings.providers, &settings.models)?;
         let requests = self.first.iter().chain(&self.later);
@@ -152,12 +152,12 @@ impl AskedModels {
                         provider.listed_model = Some(model);
                     }
                 }
-                Err(fix) => {
-                    fixes.insert(name, fix);
+                Err(unnamed) => {
+                    unnamed_providers.insert(name, unnamed);
                 }
             }
         }
-        Ok(fixes)
+        Ok(unnamed_providers)
     }
 
     /// Which models answer, and where they are from; `None` when no stage asks any.
@@ -215,15 +215,40 @@ fn origin(provider: &ProviderSettings, model: &str, client: &Providers) -> Strin
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
-/// The model of a list that has one; else what to do.
-pub(crate) fn only(listed: Result<Vec<String>, ModelError>) -> Result<String, String> {
-    let name = "set [run.model] name = \"…\" in .fabro/config.toml or pass --model";
-    match listed {
-        Ok(mut models) if models.len() == 1 => Ok(models.remove(0)),
-        Ok(models) if models.is_empty() => Err(format!("{name}; the server lists no models")),
-        Ok(models) => Err(format!("{name}; {}", list_text(&models))),
-        Err(error) => Err(format!("{name}; what the server has is not known: {error}")),
+/// Why no model is taken from the list of a server.
+#[derive(Debug)]
+pub(crate) struct Unnamed {
+    /// Why there is no list; empty when there is one.
+    why: String,
+    /// What to do.
+    pub fix: String,
+}
+
+impl Unnamed {
+    /// What is wrong, for the provider of this name.
+    pub(crate) fn message(&self, provider: &str) -> String {
+        format!("{}{}", no_model(provider), self.why)
     }
+}
+
+/// That a provider is to answer, without the name of a model.
+pub(crate) fn no_model(provider: &str) -> String {
+    format!("no model is named for provider `{provider}`")
+}
+
+/// The model of a list that has one; else why not.
+pub(crate) fn only(listed: Result<Vec<String>, ModelError>) -> Result<String, Unnamed> {
+    let name = "set [run.model] name = \"…\" in .fabro/config.toml or pass --model";
+    let listed = match listed {
+        Ok(mut models) if models.len() == 1 => return Ok(models.remove(0)),
+        Ok(models) if models.is_empty() => "the server lists no models".to_owned(),
+        Ok(models) => list_text(&models),
+        Err(error) => {
+            let why = format!(", and what it has is not known: {error}");
+            return Err(Unnamed { why, fix: name.to_owned() });
+        }
+    };
+    Err(Unnamed { why: String::new(), fix: format!("{name}; {listed}") })
 }
 
 /// The first names of a list.
@@ -244,7 +269,7 @@ mod tests {
     fn only_a_single_model_is_taken() {
         let check = |listed: &[&str]| {
             only(Ok(listed.iter().map(ToString::to_string).collect()))
-                .unwrap_or_else(|fix| fix.split_once("; ").unwrap().1.to_owned())
+                .unwrap_or_else(|unnamed| unnamed.fix.split_once("; ").unwrap().1.to_owned())
         };
         assert_eq!(check(&["a"]), "a");
         assert_eq!(check(&[]), "the server lists no models");
@@ -256,6 +281,10 @@ mod tests {
             "the server lists: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more"
         );
         let error = ModelError::new(ErrorKind::Timeout).with_message("too late");
-        assert!(only(Err(error)).unwrap_err().ends_with("is not known: too late"));
+        let unnamed = only(Err(error)).unwrap_err();
+        assert_eq!(
+            unnamed.message("own"),
+            "no model is named for provider `own`, and what it has is not known: too late"
+        );
     }
 }

@@ -10,7 +10,7 @@ use fabro_types::{Usage, nearest};
 use serde::Serialize;
 
 use crate::SetupError;
-use crate::asked_models::{list_text, only};
+use crate::asked_models::{Unnamed, list_text, only};
 use crate::models::client;
 
 const QUESTION: &str = "Which planet do people live on? Answer with one word.";
@@ -106,7 +106,7 @@ async fn ask(client: &Providers, provider: Option<String>, model: Option<String>
                 request.provider = Some(name);
                 request.model = Some(model);
             }
-            Err(fix) => return unnamed(name, fix),
+            Err(reason) => return unnamed(name, reason),
         }
     }
     let (provider, model) = match client.route(&request) {
@@ -151,9 +151,9 @@ async fn listed_instead(client: &Providers, test: &ModelTest) -> Option<String> 
 }
 
 /// No model is named, and the provider has no usual one.
-fn unnamed(provider: String, fix: String) -> ModelTest {
-    let message = "no model is named".to_owned();
-    let error = Some(ModelTestError { kind: "settings", message, fix });
+fn unnamed(provider: String, reason: Unnamed) -> ModelTest {
+    let message = reason.message(&provider);
+    let error = Some(ModelTestError { kind: "settings", message, fix: reason.fix });
     ModelTest { provider: Some(provider), error, ..ModelTest::default() }
 }
 
@@ -175,9 +175,7 @@ pub async fn usual_model(
         let name = &provider.name;
         return match only(client.list_models(name).await) {
             Ok(model) => Ok(format!("{name}/{model}, the only one that it lists")),
-            Err(fix) => {
-                Err(SetupError::new(format!("no model is named for provider `{name}`"), fix))
-            }
+            Err(unnamed) => Err(SetupError::new(unnamed.message(name), unnamed.fix)),
         };
     }
     match client.route(&request) {

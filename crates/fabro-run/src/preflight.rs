@@ -20,7 +20,7 @@ use fabro_types::{
 };
 use serde_json::{Map, Value};
 
-use crate::asked_models::UnnamedFixes;
+use crate::asked_models::{UnnamedProviders, no_model};
 use crate::bundle::{Bundle, BundleError, RunSettings};
 use crate::model_names::{UnknownModel, serves_any_model, unknown_model};
 use crate::models::{catalog, client};
@@ -41,7 +41,7 @@ pub(crate) fn check(
     bundle: &Bundle,
     plan: &Plan,
     work_dir: &Path,
-    unnamed: UnnamedFixes,
+    unnamed: UnnamedProviders,
 ) -> Result<Vec<String>, RunError> {
     let reached = reach::from_start(plan);
     let subject = Subject { bundle, plan, reached: &reached, depth: 0, is_handled: false };
@@ -104,7 +104,7 @@ pub(crate) fn check_resumed(
     members: &[Resumed],
     settings: &RunSettings,
     work_dir: &Path,
-    unnamed: UnnamedFixes,
+    unnamed: UnnamedProviders,
 ) -> Result<Vec<String>, RunError> {
     let Some(root) = members.first() else { return Ok(Vec::new()) };
     let preflight = Preflight::new(settings, work_dir, unnamed)?;
@@ -279,14 +279,14 @@ struct Preflight<'a> {
     path: Vec<PathBuf>,
     work_dir: &'a Path,
     /// What to do for providers that are asked without a model's name.
-    unnamed: UnnamedFixes,
+    unnamed: UnnamedProviders,
 }
 
 impl<'a> Preflight<'a> {
     fn new(
         settings: &'a RunSettings,
         work_dir: &'a Path,
-        unnamed: UnnamedFixes,
+        unnamed: UnnamedProviders,
     ) -> Result<Self, SetupError> {
         Ok(Self {
             settings,
@@ -496,13 +496,12 @@ impl<'a> Preflight<'a> {
         let consequence = if is_answered { Consequence::None } else { Consequence::NothingToAsk };
         if let Some(provider) = providers.provider_of_unnamed(&request) {
             let name = &provider.name;
-            let fix = self.unnamed.get(name).cloned();
-            return Some(Missing {
-                attribute: "provider",
-                message: format!("no model is named for provider `{name}`"),
-                fix: fix.unwrap_or_else(|| "name a model with `model`".to_owned()),
-                consequence,
-            });
+            let unnamed = self.unnamed.get(name);
+            let (message, fix) = unnamed.map_or_else(
+                || (no_model(name), "name a model with `model`".to_owned()),
+                |unnamed| (unnamed.message(name), unnamed.fix.clone()),
+            );
+            return Some(Missing { attribute: "provider", message, fix, consequence });
         }
         // Where no provider can be chosen, the name may be the mistake.
         let name = request.model.as_deref();

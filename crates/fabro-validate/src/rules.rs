@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     rule("freeform-edges", Error, "a human gate has at most one freeform edge"),
     rule("isolation", Error, "branches with git worktrees of their own join at a fan-in, which takes their files"),
     rule("label-condition", Warning, "a condition is not the label of its edge"),
-    rule("missing-attribute", Warning, "a node has the attribute that its handler works on"),
+    rule("missing-attribute", Error, "a node has the attribute that its handler works on"),
     rule("missing-prompt", Warning, "a node that asks a model has a prompt"),
     rule("misspelled-attribute", Warning, "attributes that look like one of ours are written like it, and stand where it may"),
     rule("output-schema", Error, "an output schema is `routing` or a JSON Schema that refers to nothing outside of itself"),

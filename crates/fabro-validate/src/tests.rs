@@ -67,7 +67,7 @@ const BROKEN: &[(&str, &str)] = &[
         "label-condition",
         "digraph { start -> a; a [shape=hexagon]; a -> b [condition=Yes]; a -> exit; b -> exit }",
     ),
-    ("missing-attribute", "digraph { start -> a -> exit; a [shape=parallelogram] }"),
+    ("missing-attribute", "digraph { start -> a -> exit; a [shape=house] }"),
     ("missing-prompt", "digraph { start -> a -> exit }"),
     ("misspelled-attribute", "digraph { start -> a -> exit; a [promt=x] }"),
     ("output-schema", "digraph { start -> a -> exit; a [prompt=x, output_schema=\"{\"] }"),

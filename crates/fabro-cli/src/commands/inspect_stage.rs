@@ -242,5 +242,6 @@ fn message_line(message: &TranscriptMessage) -> String {
     };
     let session = message.session_id.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
     let tool = message.tool.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
-    format!("{}{tool}{session}: {text}", message.role)
+    let failed = if message.is_error { " failed" } else { "" };
+    format!("{}{tool}{session}{failed}: {text}", message.role)
 }

@@ -1,5 +1,6 @@
 //! `fabro prune`.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -134,9 +135,10 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
             "a run is being driven, so blobs that no run names and free space stay: run `fabro prune --force` again later",
         ]);
     }
-    let freed_bytes = taken(&before).saturating_sub(taken(&store.usage().await?));
+    let after = store.usage().await?;
+    let freed_bytes = taken(&before).saturating_sub(taken(&after));
     let report = Report { removed: true, runs: removed, freed_bytes };
-    output::report(args.json, &report, || done(&report))?;
+    output::report(args.json, &report, || done(&report, after.free))?;
     match failure {
         Some(error) => Err(error.into()),
         None => Ok(Exit::SUCCEEDED),
@@ -174,8 +176,12 @@ fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
     format!("{table}\n--force would remove {runs} and free about {about}.\n")
 }
 
-fn done(report: &Report) -> String {
-    let freed = size(report.freed_bytes);
+/// `free` is what the database has for later runs, in bytes: a small part is not worth writing it anew.
+fn done(report: &Report, free: u64) -> String {
+    let mut freed = size(report.freed_bytes);
+    if free > 0 {
+        let _ = write!(freed, "; {} in the database is free for later runs", size(free));
+    }
     match report.runs.len() {
         1 => format!("removed 1 run, and freed {freed}\n"),
         count => format!("removed {count} runs, and freed {freed}\n"),

@@ -196,7 +196,7 @@ fn a_list_of_a_thousand_elements() {
     assert_snapshot!(project.run(&["explain", "latest", "work[1000]"]), @r"
     exit 2
     ── stderr
-    error: the run has no stage `work[1000]`; it has start, list, each, work, join, exit
+    error: the run has no stage `work[1000]`; it has entered start, list, each, work, join, exit
     ");
     assert_eq!(project.exit(&["replay", "latest"]), 0);
     assert_eq!(project.exit(&["run", "long.fabro", "--quiet"]), 1);

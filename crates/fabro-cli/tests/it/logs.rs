@@ -80,7 +80,7 @@ fn commands_and_models_are_shown_in_order() {
     assert_snapshot!(project.run(&["logs", "latest", "shuot"]), @r#"
     exit 2
     ── stderr
-    error: the run has no stage `shuot`; it has start, shout, say, exit
+    error: the run has no stage `shuot`; it has entered start, shout, say, exit
     "#);
 }
 

@@ -260,7 +260,7 @@ fn lists_and_stages() {
     assert_snapshot!(project.run(&["inspect", "latest", "write@3"]), @r"
     exit 2
     ── stderr
-    error: the run has no stage `write@3`; it has start, write, check, exit
+    error: the run has no stage `write@3`; it has entered start, write, check, exit
     ");
     let keys =
         |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");

@@ -138,7 +138,7 @@ fn prune_says_what_it_would_do() {
     assert_snapshot!(project.run(&["prune", "--workflow", "Large", "--force"]), @r"
     exit 0
     ── stdout
-    removed 2 runs, and freed [SIZE]
+    removed 2 runs, and freed [SIZE]; [SIZE] in the database is free for later runs
     ");
     assert_snapshot!(project.run(&["prune", "--status", "running"]), @r"
     exit 2

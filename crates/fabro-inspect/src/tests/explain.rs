@@ -48,7 +48,7 @@ fn explain_shows_every_candidate() {
     assert_eq!(explain(&bench.events, "test").unwrap().chosen.as_deref(), Some("done"));
     let message = |stage| explain(&bench.events, stage).unwrap_err().to_string();
     insta::assert_snapshot!(message("exit"), @"no edge was taken after `exit@1`: the run ended there");
-    insta::assert_snapshot!(message("test@3"), @"the run has no stage `test@3`; it has start, plan, test, repair, done, exit");
+    insta::assert_snapshot!(message("test@3"), @"the run has no stage `test@3`; it has entered start, plan, test, repair, done, exit");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn stages_of_branches_are_named_with_their_branch() {
     // Without a visit it is the last.
     assert_eq!(who("c").unwrap(), "b");
     insta::assert_snapshot!(who("c@1").unwrap_err(), @"`c@1` means 2 stages: name one of fork@1/a/c@1, fork@1/b/c@1");
-    insta::assert_snapshot!(who("fork@1/d/c@1").unwrap_err(), @"the run has no stage `fork@1/d/c@1`; it has start, fork, a, b, d, c, join, exit");
+    insta::assert_snapshot!(who("fork@1/d/c@1").unwrap_err(), @"the run has no stage `fork@1/d/c@1`; it has entered start, fork, a, b, d, c, join, exit");
     let several = |error| matches!(error, Some(ReportError::SeveralStages { .. }));
     assert!(several(explain(&bench.events, "c@1").err()));
     assert!(several(stage(&bench.events, "c@1", true, &*bench.blobs).err()));

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown,
+};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -161,14 +163,34 @@ impl Heads {
     }
 
     fn create(&self, path: &Path) -> io::Result<File> {
-        let open =
-            || File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
+        let new = || File::options().write(true).create_new(true).mode(0o600).open(path);
+        let open = || match new() {
+            Ok(file) => self.give_to_owner(&file).map(|()| file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                File::options().write(true).open(path)
+            }
+            error => error,
+        };
         match check_regular(path).and_then(|()| open()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
                 open()
             }
             opened => opened,
+        }
+    }
+
+    /// Gives a file that was just created to the user whose store it is: root may answer for another user, who has
+    /// to write to the file later. SQLite does the same with its files.
+    fn give_to_owner(&self, file: &File) -> io::Result<()> {
+        let (own, dir) = (file.metadata()?, fs::metadata(&self.dir)?);
+        if own.uid() == dir.uid() {
+            return Ok(());
+        }
+        match fchown(file, Some(dir.uid()), Some(dir.gid())) {
+            // Only root may: the file is that of another user who may write here.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            given => given,
         }
     }
 

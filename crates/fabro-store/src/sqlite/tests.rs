@@ -57,6 +57,31 @@ pub(super) const TO_FORMAT_2: &str = "
     PRAGMA user_version = 2;";
 
 #[test]
+fn what_root_records_for_another_user_is_that_users() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    let dir = Dir::new();
+    let store = dir.open();
+    fill(&store, run(1), 1..=2);
+    let heads = dir.path().join("heads");
+    // Only root may give files away.
+    if chown(&heads, Some(4321), Some(4322)).is_err() {
+        return;
+    }
+    fill(&store, run(2), 1..=2);
+    store.post(run(2), &answer(None, "yes")).unwrap();
+    let owner = |name: String| {
+        let found = fs::metadata(heads.join(name)).unwrap();
+        (found.uid(), found.gid(), found.mode() & 0o777)
+    };
+    assert_eq!(owner(run(2).to_string()), (4321, 4322, 0o600));
+    assert_eq!(owner(format!("{}.inbox", run(2))), (4321, 4322, 0o600));
+    let before = owner(run(1).to_string());
+    fill(&store, run(1), 3..=3);
+    assert_eq!(owner(run(1).to_string()), before, "one that was there stays as it is");
+}
+
+#[test]
 fn a_store_outlives_its_object() {
     let dir = Dir::new();
     let run = run(1);

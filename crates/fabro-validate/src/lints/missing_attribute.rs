@@ -23,7 +23,12 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         };
         if names.iter().all(is_empty) {
             let message = format!("the {} node `{}` has no {}", node.kind, node.id, names[0]);
-            findings.warning("missing-attribute", node.span, message, fix);
+            // A run is refused for a sub-workflow that is not there.
+            if node.kind == NodeKind::ManagerLoop {
+                findings.error("missing-attribute", node.span, message, fix);
+            } else {
+                findings.warning("missing-attribute", node.span, message, fix);
+            }
         }
     }
 }
@@ -41,7 +46,7 @@ mod tests {
         1:27 warning: the wait node `w` has no duration
           at: w
           fix: add duration=30s
-        1:32 warning: the stack.manager_loop node `m` has no stack.child_workflow
+        1:32 error: the stack.manager_loop node `m` has no stack.child_workflow
           at: m
           fix: add stack.child_workflow="child.fabro"
         "#);

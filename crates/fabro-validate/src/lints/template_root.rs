@@ -6,7 +6,7 @@ use fabro_plan::TextPlace;
 use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
-use crate::flow::{FIELDS, asks_model, has_own_schema};
+use crate::flow::{FIELDS, asks_model, element_name, has_own_schema};
 
 /// At how many dots a name is taken apart, in search of the id of a node.
 const MAX_DOTS: usize = 20;
@@ -108,6 +108,9 @@ fn meant(checking: &Checking<'_>, scope: &str, name: &str) -> Option<String> {
             if checking.inputs.is_some_and(|inputs| inputs.contains_key(name)) {
                 return Some(format!("inputs.{name}"));
             }
+            if let Some(element) = of_element(checking, root, path) {
+                return Some(element);
+            }
             if let Some((node, path)) = split_id(checking, scope, name) {
                 return result_of(node, &name[..name.len() - path.len()], path);
             }
@@ -126,6 +129,23 @@ fn of_node(checking: &Checking<'_>, scope: &str, root: &str, path: &str) -> Opti
     let (id, rest) = path.find('.').map_or((path, ""), |dot| path.split_at(dot));
     let near = checking.nearest_node(id)?;
     Some(format!("context.{root}.{near}{rest}"))
+}
+
+/// The key of an element of a list, or of its place, that a name is or begins with. `item` is the element of any list.
+fn of_element(checking: &Checking<'_>, root: &str, path: Option<&str>) -> Option<String> {
+    let (element, is_place) = match root.strip_suffix("_index") {
+        Some(element) => (element, true),
+        None => (root, false),
+    };
+    if !checking.elements().contains(element) {
+        return None;
+    }
+    let mut lists = checking.workflow.nodes().filter(|node| node.for_each().is_some());
+    let list = lists.find(|list| element == "item" || element_name(list) == element)?;
+    let element = if is_place { element } else { element_name(list) };
+    let place = if is_place { "_index" } else { "" };
+    let path = path.map_or_else(String::new, |path| format!(".{path}"));
+    Some(format!("context.{element}{place}{path}"))
 }
 
 /// The node whose id a name is or begins with, and what follows the id with its dot. Ids of imported nodes
@@ -242,6 +262,26 @@ mod tests {
         ] {
             assert_eq!(of(text), "", "{text}");
         }
+    }
+
+    #[test]
+    fn elements_of_a_list() {
+        let of = |list: &str, prompt: &str| {
+            let body = format!(
+                r#"start -> each -> work -> join -> exit; each [shape=component, {list}]; work [prompt="{prompt}"]; join [shape=tripleoctagon]"#
+            );
+            let reported = reported("template-root", &body);
+            let fixes =
+                reported.lines().filter_map(|line| line.strip_prefix("  fix: did you mean "));
+            fixes.collect::<Vec<_>>().join(" ")
+        };
+        insta::assert_snapshot!(of("for_each=\"inputs.files\"", "{{ item }} {{ item.name | upper }} {{ item_index }} {{ context.item }}"), @"`context.item`? `context.item.name`? `context.item_index`?");
+        insta::assert_snapshot!(of("for_each=\"inputs.files\", as=file", "{{ file }} {{ file.name }} {{ file_index }} {{ item }} {{ item_index }}"), @"`context.file`? `context.file.name`? `context.file_index`? `context.file`? `context.item_index`?");
+        assert_eq!(
+            of("for_each=\"inputs.files\"", "{{ file }} {{ items }} {{ index }} {{ files.item }}"),
+            ""
+        );
+        assert_eq!(of("label=x", "{{ item }} {{ item_index }}"), "");
     }
 
     #[test]
