@@ -81,6 +81,42 @@ fn a_damaged_file_is_found_and_replaced() {
     assert_eq!(blobs.put_json_string(&mut "a".as_bytes()).unwrap(), BlobRef::of(b"\"a\""));
 }
 
+#[cfg(unix)]
+#[test]
+fn what_took_the_place_of_a_file_is_not_read() {
+    let (_dir, blobs) = dir();
+    let blob = blobs.put(b"12345").unwrap();
+    let path = blobs.path(&blob);
+    let refused = || {
+        let read = blobs.get(&blob).map(drop).unwrap_err();
+        let copied = blobs.copy_to(&blob, &mut Vec::new()).map(drop).unwrap_err();
+        for error in [read, copied] {
+            assert!(error.to_string().contains("it is no regular file"), "{error}");
+        }
+    };
+    fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    refused();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    refused();
+    assert_eq!(blobs.put(b"12345").unwrap(), blob);
+    assert_eq!(blobs.get(&blob).unwrap(), b"12345");
+}
+
+#[test]
+fn a_file_that_became_too_large_is_damaged() {
+    let (_dir, blobs) = dir();
+    let blob = blobs.put(b"12345").unwrap();
+    let file = fs::File::options().write(true).open(blobs.path(&blob)).unwrap();
+    file.set_len(READ_LIMIT + 1).unwrap();
+    let error = read_blob(&blobs, &blob).unwrap_err();
+    assert!(matches!(error, ReadError::Blob(BlobError::Corrupt { .. })), "{error}");
+    let large = blobs.put(&vec![b'1'; READ_LIMIT as usize + 1]).unwrap();
+    let error = read_blob(&blobs, &large).unwrap_err();
+    assert!(matches!(error, ReadError::TooLarge { .. }), "{error}");
+}
+
 #[test]
 fn files_are_where_they_are_said_to_be() {
     let (dir, blobs) = dir();

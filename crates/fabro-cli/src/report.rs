@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io;
 
+use fabro_blob::{BlobError, ReadError};
 use fabro_config::ConfigError;
 use fabro_engine::DriveError;
 use fabro_inspect::ReportError;
@@ -92,7 +93,9 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
 /// An error of a driver, whose run can be resumed.
 pub fn driving(error: RunError, run: RunId, global: &Global) -> anyhow::Error {
     match error {
-        RunError::Drive(error) if !matches!(error, DriveError::Store(_)) => {
+        RunError::Drive(
+            error @ (DriveError::Record { .. } | DriveError::Store(StoreError::Blob(_))),
+        ) => {
             let resume = global.command(&format!("resume {run}"));
             let next = format!("nothing that was committed is lost; fix it, then run `{resume}`");
             store(error.to_string(), next)
@@ -192,6 +195,9 @@ fn exit_of(error: &anyhow::Error) -> Exit {
         }
         if let Some(store) = cause.downcast_ref::<StoreError>() {
             return exit_of_store(store);
+        }
+        if cause.is::<BlobError>() || matches!(cause.downcast_ref(), Some(ReadError::Blob(_))) {
+            return Exit::STORE;
         }
         let report = match cause.downcast_ref::<DumpError>() {
             Some(DumpError::Report(report)) => Some(report),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_blob::BlobStore;
+use fabro_blob::{BlobError, BlobStore};
 use fabro_config::{
     AgentSettings, ArtifactPatterns, GitSettings, Hook, ProviderSettings, SandboxSettings,
 };
@@ -134,6 +134,9 @@ fn first(findings: &[Diagnostic]) -> &str {
 impl Bundle {
     /// Reads a run's bundle back.
     pub fn load(blobs: &dyn BlobStore, bundle: &BlobRef) -> Result<Self, BundleError> {
+        if let Err(missing @ BlobError::Missing { .. }) = blobs.len(bundle) {
+            return Err(ReadError::from(missing).into());
+        }
         Ok(serde_json::from_value(read_blob(blobs, bundle)?)?)
     }
 

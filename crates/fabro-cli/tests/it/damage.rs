@@ -61,6 +61,7 @@ fn check_lost_output(rest: &str, at: &str) {
         let shown = project.run(&["resume", "latest"]);
         assert!(shown.starts_with("exit 4\n"), "{shown}");
         assert!(shown.contains(at) && shown.contains("restore"), "{shown}");
+        assert!(shown.contains("nothing that was committed is lost"), "{shown}");
     }
     assert!(!project.path().join("ran").exists());
     for (bytes, path) in kept {
@@ -121,6 +122,11 @@ const LINE: &str = r#"digraph {
     two [shape=parallelogram, script="echo two >> ran"]
 }"#;
 
+const GATED: &str = r#"digraph {
+    start -> gate -> exit
+    gate [shape=hexagon, label="Go?"]
+}"#;
+
 /// Changes the database behind the program's back.
 fn sql(project: &Project, sql: &str) {
     let db = project.path().join(".fabro/state/fabro.db");
@@ -143,6 +149,29 @@ fn a_changed_record_is_never_run_past() {
     let listed = project.run(&["ps"]);
     assert!(listed.contains("is damaged"), "{listed}");
     assert_eq!(project.read("ran"), "one\ntwo\n");
+}
+
+/// A damaged workflow of a run is the fault of the store for every command that needs it.
+#[test]
+fn a_workflow_that_is_damaged_or_gone_is_named() {
+    for (change, says) in [
+        ("UPDATE blobs SET bytes = x'7b7d'", "is damaged: its bytes do not match its name"),
+        ("UPDATE blobs SET bytes = NULL", "was stored and is gone"),
+        ("DELETE FROM blobs", "is not in the store"),
+    ] {
+        let project = Project::with(&[("flow.fabro", GATED)]);
+        assert_eq!(project.exit(&["run", "flow.fabro"]), 3);
+        sql(&project, change);
+        for args in
+            [&["resume", "latest"][..], &["replay", "latest"], &["dump", "latest", "-o", "out"]]
+        {
+            let shown = project.run(args);
+            assert!(shown.starts_with("exit 4\n"), "{args:?}: {shown}");
+            assert!(shown.contains(says) && shown.contains("blob://sha256/"), "{args:?}: {shown}");
+        }
+        let verified = project.run(&["verify", "latest"]);
+        assert!(verified.starts_with("exit 4\n"), "{change}: {verified}");
+    }
 }
 
 #[test]

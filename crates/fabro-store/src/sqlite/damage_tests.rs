@@ -361,3 +361,22 @@ fn what_lists_show_is_computed_anew() {
     wait(store.accept_loss(run(1))).unwrap();
     assert_eq!(store.list().unwrap(), before);
 }
+
+#[test]
+fn verify_names_blobs_whose_rows_are_gone() {
+    let dir = filled();
+    let problems = |number| {
+        let store = SqliteStore::open_read_only(&dir.path()).unwrap();
+        wait(store.verify(run(number))).unwrap().problems
+    };
+    // A name that the store never had is text.
+    let text = BlobRef::of(b"never stored").to_string();
+    dir.open().append(run(2), 3, &Batch::of(&[message(run(2), 4, &text)])).unwrap();
+    assert!(problems(2).is_empty());
+    dir.sql("DELETE FROM blobs");
+    assert!(problems(2).is_empty());
+    let lost = BlobRef::of(b"a small blob");
+    assert!(
+        matches!(problems(1)[..], [StoreError::Blob(BlobError::Lost { blob })] if blob == lost)
+    );
+}

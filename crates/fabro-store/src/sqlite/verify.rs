@@ -82,15 +82,28 @@ impl Database {
             }
         }
         found.unhashed = found.unhashed.min(found.events);
+        let mut unknown = Vec::new();
         for blob in named {
             match self.verify_blob(&blob) {
                 Ok(()) => found.blobs += 1,
-                // The name of a value that was never stored is only text.
-                Err(StoreError::Blob(BlobError::Missing { .. })) => {}
+                Err(StoreError::Blob(BlobError::Missing { blob })) => unknown.push(blob),
                 Err(error) => found.problems.push(error),
             }
         }
+        // The name of a value that was never stored is only text, unless a row of a blob is gone.
+        if !unknown.is_empty() && self.has_lost_rows(run)? {
+            let lost = unknown.into_iter().map(|blob| BlobError::Lost { blob }.into());
+            found.problems.extend(lost);
+        }
         Ok(found)
+    }
+
+    /// Whether the run uses blobs that have no row any more.
+    fn has_lost_rows(&self, run: RunId) -> Result<bool, StoreError> {
+        const SQL: &str = "SELECT EXISTS (SELECT 1 FROM uses
+            LEFT JOIN blobs ON blobs.id = uses.blob
+            WHERE uses.run = (SELECT key FROM runs WHERE id = ?1) AND blobs.id IS NULL)";
+        self.read_with(|conn| Ok(conn.query_row(SQL, [run.to_string()], |row| row.get(0))?))
     }
 
     fn named_blobs(&self, run: RunId) -> Result<BTreeSet<BlobRef>, StoreError> {
