@@ -128,7 +128,7 @@ impl DirBlobs {
 
     /// Opens a blob's file. What else may have taken its place is refused: a pipe would block, a device
     /// has no end.
-    fn open(&self, blob: &BlobRef, path: &Path) -> Result<File, BlobError> {
+    fn open(blob: &BlobRef, path: &Path) -> Result<File, BlobError> {
         let failed = |error| missing_or_io(blob, path.to_owned(), error);
         if !fs::metadata(path).map_err(failed)?.is_file() {
             let error = io::Error::new(io::ErrorKind::InvalidData, "it is no regular file");
@@ -148,7 +148,7 @@ impl BlobStore for DirBlobs {
     fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
         let path = self.path(blob);
         let mut bytes = Vec::new();
-        self.open(blob, &path)?.read_to_end(&mut bytes).map_err(io_at(&path))?;
+        Self::open(blob, &path)?.read_to_end(&mut bytes).map_err(io_at(&path))?;
         if BlobRef::of(&bytes) != *blob {
             return Err(BlobError::Corrupt { blob: *blob, path: Some(path) });
         }
@@ -190,7 +190,7 @@ impl BlobStore for DirBlobs {
 
     fn copy_to(&self, blob: &BlobRef, out: &mut dyn Write) -> Result<u64, BlobError> {
         let path = self.path(blob);
-        let file = self.open(blob, &path)?;
+        let file = Self::open(blob, &path)?;
         let mut file = BufReader::with_capacity(BUFFER, file);
         let mut hash = Sha256::new();
         let mut size = 0;
