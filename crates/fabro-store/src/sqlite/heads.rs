@@ -181,7 +181,7 @@ impl Heads {
     }
 
     /// Gives a file that was just created to the user whose store it is: root may answer for another user, who has
-    /// to write to the file later. SQLite does the same with its files.
+    /// to write to the file later. The database does the same with its own files.
     fn give_to_owner(&self, file: &File) -> io::Result<()> {
         let (own, dir) = (file.metadata()?, fs::metadata(&self.dir)?);
         if own.uid() == dir.uid() {
