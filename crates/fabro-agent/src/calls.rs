@@ -21,8 +21,8 @@ use crate::{Record, Session, SessionError};
 /// How many calls that only read run at the same time.
 const AT_ONCE: usize = 8;
 
-/// How long canceled calls may tell others of it.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long canceled calls may take to end: longer than the second of [`fabro_tools::Tool::ends_slowly`].
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Runs calls, and puts their results into the conversation. Results are recorded in the order of the

@@ -35,18 +35,31 @@ pub(crate) fn is_written_call(answer: &str, tools: &[ToolSpec]) -> bool {
     let answer = answer.trim();
     MARKS.iter().any(|mark| answer.starts_with(mark))
         || is_json_call(answer, tools)
-        || MARKS.iter().any(|mark| has_call_after_text(answer, mark, tools))
+        || has_call_after_text(answer, tools)
 }
 
 /// Whether a mark follows text, and the name of a tool follows the mark. Text about calls has marks within a
 /// sentence, in quotes or in a block of code.
-fn has_call_after_text(answer: &str, mark: &str, tools: &[ToolSpec]) -> bool {
-    answer.match_indices(mark).any(|(at, _)| {
-        let (text, call) = answer.split_at(at);
-        let is_in_sentence = text.ends_with([' ', '`', '"', '\'', '(']);
-        let is_in_code = text.lines().filter(|line| line.starts_with("```")).count() % 2 == 1;
-        !is_in_sentence && !is_in_code && tools.iter().any(|tool| call.contains(&tool.name))
-    })
+fn has_call_after_text(answer: &str, tools: &[ToolSpec]) -> bool {
+    let Some(last_name) = tools.iter().filter_map(|tool| answer.rfind(&tool.name)).max() else {
+        return false;
+    };
+    let mut is_in_code = false;
+    let mut start = 0;
+    for line in answer.split_inclusive('\n') {
+        let is_call = |at: usize| {
+            let is_in_sentence = line[..at].ends_with([' ', '`', '"', '\'', '(']);
+            !is_in_sentence && start + at <= last_name
+        };
+        let mut marks = MARKS.iter().flat_map(|mark| line.match_indices(mark));
+        if !is_in_code && marks.any(|(at, _)| is_call(at)) {
+            return true;
+        }
+        let bare = line.trim_start();
+        is_in_code ^= bare.starts_with("```") || bare.starts_with("~~~");
+        start += line.len();
+    }
+    false
 }
 
 fn is_json_call(answer: &str, tools: &[ToolSpec]) -> bool {
@@ -127,6 +140,7 @@ mod tests {
         assert!(!check(
             "It reads this:\n\n```\n<tool_call>\nread_file\n</tool_call>\n```\n\nDone."
         ));
+        assert!(!check("It reads this:\n\n  ~~~\n<tool_call>\nread_file\n  ~~~\n\nDone."));
         assert!(!check("What a model writes:\n<tool_call>\nis now recognized."));
         assert!(!check("The line is \"<function=read_file>\" (<function=read_file>)."));
     }

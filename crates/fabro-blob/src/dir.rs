@@ -241,7 +241,7 @@ fn io_at(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> BlobError {
 fn open(blob: &BlobRef, path: &Path) -> Result<File, BlobError> {
     let failed = |error| missing_or_io(blob, path.to_owned(), error);
     if !fs::metadata(path).map_err(failed)?.is_file() {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "it is no regular file");
+        let error = io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file");
         return Err(failed(error));
     }
     File::open(path).map_err(failed)

@@ -91,7 +91,7 @@ fn what_took_the_place_of_a_file_is_not_read() {
         let read = blobs.get(&blob).map(drop).unwrap_err();
         let copied = blobs.copy_to(&blob, &mut Vec::new()).map(drop).unwrap_err();
         for error in [read, copied] {
-            assert!(error.to_string().contains("it is no regular file"), "{error}");
+            assert!(error.to_string().contains("it is not a regular file"), "{error}");
         }
     };
     fs::remove_file(&path).unwrap();

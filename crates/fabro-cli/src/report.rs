@@ -35,7 +35,7 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
                     &findings,
                     global.paint_stderr(),
                 ));
-                return usage(format!("{shown} is not run: its stages need what is missing"), fix);
+                return usage(format!("{shown} cannot run: its stages need what is missing"), fix);
             }
             not_valid(&shown, &text, &findings, global)
         }
@@ -108,7 +108,7 @@ pub fn driving(error: RunError, run: RunId, global: &Global) -> anyhow::Error {
             error @ (DriveError::Record { .. } | DriveError::Store(StoreError::Blob(_))),
         ) => {
             let resume = global.command(&format!("resume {run}"));
-            let next = format!("nothing that was committed is lost; fix it, then run `{resume}`");
+            let next = format!("the run's events are intact: fix it, then run `{resume}`");
             store(error.to_string(), next)
         }
         error => error.into(),

@@ -26,7 +26,7 @@ pub fn svg(workflow: &Workflow, marks: Option<&Marks>) -> Result<String, TooLarg
     Ok(Picture::new(workflow)?.draw(marks, None))
 }
 
-/// A workflow that is laid out: this takes most of the time of a picture, and stays the same while a run goes on.
+/// A workflow that is laid out: this takes most of the time of a picture, and stays the same while a run continues.
 pub struct Picture<W> {
     workflow: W,
     layout: Layout,
@@ -48,7 +48,7 @@ impl<W: Deref<Target = Workflow>> Picture<W> {
         Ok(Self { workflow, layout })
     }
 
-    /// It as an SVG for a page that has the [`STYLE`]. Nodes are links where `link` has an address for their id.
+    /// The picture as an SVG for a page that has the [`STYLE`]. Nodes are links where `link` has an address for their id.
     pub fn fragment(&self, marks: Option<&Marks>, link: &dyn Fn(&str) -> Option<String>) -> String {
         self.draw(marks, Some(link))
     }

@@ -244,7 +244,7 @@ pub(crate) fn only(listed: Result<Vec<String>, ModelError>) -> Result<String, Un
         Ok(models) if models.is_empty() => "the server lists no models".to_owned(),
         Ok(models) => list_text(&models),
         Err(error) => {
-            let why = format!(", and what it has is not known: {error}");
+            let why = format!(", and its list of models cannot be read: {error}");
             return Err(Unnamed { why, fix: name.to_owned() });
         }
     };
@@ -284,7 +284,7 @@ mod tests {
         let unnamed = only(Err(error)).unwrap_err();
         assert_eq!(
             unnamed.message("own"),
-            "no model is named for provider `own`, and what it has is not known: too late"
+            "no model is named for provider `own`, and its list of models cannot be read: too late"
         );
     }
 }

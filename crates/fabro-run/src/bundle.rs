@@ -134,6 +134,7 @@ fn first(findings: &[Diagnostic]) -> &str {
 impl Bundle {
     /// Reads a run's bundle back.
     pub fn load(blobs: &dyn BlobStore, bundle: &BlobRef) -> Result<Self, BundleError> {
+        // `read_blob` takes a name that the store does not know for a text.
         if let Err(missing @ BlobError::Missing { .. }) = blobs.len(bundle) {
             return Err(ReadError::from(missing).into());
         }

@@ -37,13 +37,13 @@ const RUN_BYTES: usize = 32 << 10;
 /// What a stage takes, with its strings, in bytes.
 const STAGE_BYTES: usize = size_of::<StageRow>() + 512;
 
-/// What a node or an edge takes where it is laid out, with its texts, in bytes.
+/// What a node or an edge takes in a layout, with its strings, in bytes.
 const PLACE_BYTES: usize = 512;
 
 /// How many events are read from the store at a time.
 const PAGE: usize = 512;
 
-/// A run of so many events takes longer to read than its workflow to lay out.
+/// A run of so many events takes about as long to read as its workflow to lay out, or longer.
 const LONG: u64 = 4 * PAGE as u64;
 
 /// How long the times of a running run are good, in milliseconds.
@@ -103,7 +103,7 @@ impl View {
     }
 }
 
-/// The layout of a workflow, once somebody has asked for it.
+/// The layout of a workflow, made when it is first used.
 type LazyPicture = OnceLock<Option<Picture<Arc<Workflow>>>>;
 
 fn laid_out<'p>(

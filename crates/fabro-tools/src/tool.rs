@@ -33,7 +33,7 @@ pub trait Tool: Send + Sync {
         self.needs() == Permissions::ReadOnly
     }
 
-    /// Whether a canceled call has something to do yet, for a second at most: it tells others of it.
+    /// Whether a canceled call still needs time, at most one second, for example to notify a server.
     fn ends_slowly(&self) -> bool {
         false
     }

@@ -616,15 +616,15 @@ async fn nothing_to_resume() {
     assert!(journal.records().is_empty());
 }
 
-/// Its calls last until they are canceled, and then tell somebody, which takes a while.
-struct Telling {
+/// Its calls last until they are canceled, and then notify another, which takes a while.
+struct NotifyingTool {
     spec: ToolSpec,
-    told: Arc<AtomicUsize>,
+    notified: Arc<AtomicUsize>,
     takes: Duration,
 }
 
 #[async_trait]
-impl Tool for Telling {
+impl Tool for NotifyingTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -640,24 +640,24 @@ impl Tool for Telling {
     async fn call(&self, call: Call<'_>) -> Output {
         call.cancel.cancelled().await;
         tokio::time::sleep(self.takes).await;
-        self.told.fetch_add(1, Ordering::SeqCst);
+        self.notified.fetch_add(1, Ordering::SeqCst);
         Output::error("canceled")
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_canceled_call_may_tell_of_it() {
+async fn a_canceled_call_may_notify_others() {
     for (millis, expect) in [(300, 1), (60_000, 0)] {
         let model = Play::list(vec![call("tell", json!({}))]);
         let journal = Arc::new(MemoryJournal::default());
-        let told = Arc::new(AtomicUsize::new(0));
+        let notified = Arc::new(AtomicUsize::new(0));
         let spec = ToolSpec {
             name: "tell".to_owned(),
             description: String::new(),
             parameters: Arc::new(json!({"type": "object"})),
         };
         let takes = Duration::from_millis(millis);
-        let tool = Telling { spec, told: Arc::clone(&told), takes };
+        let tool = NotifyingTool { spec, notified: Arc::clone(&notified), takes };
         let tools = ToolSet::default().with(Arc::new(tool));
         let mut session = Session::new(Parts { tools, ..parts(&model, &journal, settings()) });
         let cancel = CancellationToken::new();
@@ -667,7 +667,7 @@ async fn a_canceled_call_may_tell_of_it() {
             tokio::time::Instant::now()
         };
         let (end, canceled) = tokio::join!(session.send("one".to_owned(), &cancel), soon);
-        assert_eq!((end, told.load(Ordering::SeqCst)), (Err(SessionError::Canceled), expect));
-        assert!(canceled.elapsed() < Duration::from_secs(2));
+        assert_eq!((end, notified.load(Ordering::SeqCst)), (Err(SessionError::Canceled), expect));
+        assert!(canceled.elapsed() < Duration::from_secs(3));
     }
 }

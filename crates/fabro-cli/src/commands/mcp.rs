@@ -227,12 +227,10 @@ fn not_logged_in(error: &LoginError) -> anyhow::Error {
     let next = match error {
         LoginError::Url(_) => "give the server's URL, or its name in the settings",
         LoginError::TooLate(_) => "log in again, and open the address in a browser at once",
-        LoginError::OtherState(_) => {
-            "log in again, and agree at the address that is printed then, in one browser"
-        }
+        LoginError::OtherState(_) => "log in again, and open the new address",
         LoginError::Denied(_) => "log in again, and agree in the browser",
         LoginError::NoClient(_) => {
-            "register a client there for http://127.0.0.1/callback, and give its id with --client-id"
+            "register a client at the authorization server with the redirect address http://127.0.0.1/callback, and give its id with --client-id"
         }
         LoginError::Io(_) => "check the permissions of the user's settings folder",
         _ => "check the server's URL; a server without OAuth takes a header in its settings",

@@ -61,7 +61,10 @@ fn check_lost_output(rest: &str, at: &str) {
         let shown = project.run(&["resume", "latest"]);
         assert!(shown.starts_with("exit 4\n"), "{shown}");
         assert!(shown.contains(at) && shown.contains("restore"), "{shown}");
-        assert!(shown.contains("nothing that was committed is lost"), "{shown}");
+        assert!(
+            shown.contains("the run's events are intact: fix it, then run `fabro resume"),
+            "{shown}"
+        );
     }
     assert!(!project.path().join("ran").exists());
     for (bytes, path) in kept {

@@ -86,8 +86,8 @@ async fn a_server_without_a_list_is_not_asked() {
     let project = project(&server, "", PROMPT);
     let run = project.run(&["run", "w.fabro"]);
     assert!(run.starts_with("exit 2"), "{run}");
-    assert!(run.contains("error[unavailable]: `a`: no model is named for provider `local`, and what it has is not known: "), "{run}");
-    assert!(run.contains("error: w.fabro is not run: its stages need what is missing"), "{run}");
+    assert!(run.contains("error[unavailable]: `a`: no model is named for provider `local`, and its list of models cannot be read: "), "{run}");
+    assert!(run.contains("error: w.fabro cannot run: its stages need what is missing"), "{run}");
     // A handled failure is a warning, as for a missing key.
     project.write(
         "w.fabro",

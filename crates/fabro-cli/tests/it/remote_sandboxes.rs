@@ -480,7 +480,7 @@ fn an_agent_that_is_a_program_does_not_run_there() {
       |
       = help: use a model of a provider, or the sandbox `bwrap`
 
-    error: w.fabro is not run: its stages need what is missing
+    error: w.fabro cannot run: its stages need what is missing
       help: fix the errors shown above
     "#);
 }

@@ -180,7 +180,7 @@ fn an_external_agent_needs_the_network() {
       |
       = help: set `run.sandbox.network = true`, or use a model of a provider
 
-    error: w.fabro is not run: its stages need what is missing
+    error: w.fabro cannot run: its stages need what is missing
       help: fix the errors shown above
     "#);
 }

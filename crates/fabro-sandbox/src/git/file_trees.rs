@@ -151,10 +151,17 @@ impl FileTrees {
     }
 
     fn write_last(&self, tree: &str) -> Result<(), GitError> {
-        // In one step: a driver may be killed.
-        let new = self.dir.join("last.new");
-        fs::write(&new, tree)?;
-        fs::rename(&new, self.dir.join(LAST))?;
+        self.replace(LAST, tree)
+    }
+
+    /// Writes a file in one step: a driver may be killed. A pipe that took its place is not written to.
+    fn replace(&self, name: &str, text: &str) -> Result<(), GitError> {
+        let new = self.dir.join(format!("{name}.new"));
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => fs::write(&new, text)?,
+        }
+        fs::rename(&new, self.dir.join(name))?;
         Ok(())
     }
 
@@ -252,8 +259,7 @@ impl FileTrees {
     /// The file cannot be written.
     pub fn note_incomplete(&self, reason: &str) -> Result<(), GitError> {
         fs::create_dir_all(&self.dir)?;
-        fs::write(self.dir.join(INCOMPLETE), reason)?;
-        Ok(())
+        self.replace(INCOMPLETE, reason)
     }
 
     /// Lets the trees be read in the repository of another run beside this one, of a sub-workflow.
@@ -452,7 +458,11 @@ fn lines(ids: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 /// Why not all trees of a run with this directory were recorded; `None` where they were, or none was.
 pub fn incomplete_file_trees(run_dir: &Path) -> Option<String> {
     let dir = run_dir.join(CHANGES);
-    check_files(&dir).and_then(|()| fs::read_to_string(dir.join(INCOMPLETE))).ok()
+    match check_files(&dir).and_then(|()| fs::read_to_string(dir.join(INCOMPLETE))) {
+        Ok(reason) => Some(reason),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Checks that nothing else took the place of a file of the repository: a pipe would block, also in git.
@@ -460,7 +470,7 @@ pub(super) fn check_files(dir: &Path) -> std::io::Result<()> {
     for name in ["HEAD", "config", "index", BEFORE, INCOMPLETE, LAST] {
         match fs::metadata(dir.join(name)) {
             Ok(about) if !about.is_file() => {
-                let what = format!("{} is no regular file", dir.join(name).display());
+                let what = format!("{} is not a regular file", dir.join(name).display());
                 return Err(std::io::Error::other(what));
             }
             _ => {}

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown,
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, lchown,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -165,7 +165,7 @@ impl Heads {
     fn create(&self, path: &Path) -> io::Result<File> {
         let new = || File::options().write(true).create_new(true).mode(0o600).open(path);
         let open = || match new() {
-            Ok(file) => self.give_to_owner(&file).map(|()| file),
+            Ok(file) => self.give_to_owner(path).map(|()| file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 File::options().write(true).open(path)
             }
@@ -174,20 +174,21 @@ impl Heads {
         match check_regular(path).and_then(|()| open()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+                self.give_to_owner(&self.dir)?;
                 open()
             }
             opened => opened,
         }
     }
 
-    /// Gives a file that was just created to the user whose store it is: root may answer for another user, who has
-    /// to write to the file later. The database does the same with its own files.
-    fn give_to_owner(&self, file: &File) -> io::Result<()> {
-        let (own, dir) = (file.metadata()?, fs::metadata(&self.dir)?);
-        if own.uid() == dir.uid() {
+    /// Gives what was just created to the user whose store it is: root may answer for another user, who has to write
+    /// there later. The database does the same with its own files.
+    fn give_to_owner(&self, created: &Path) -> io::Result<()> {
+        let store = fs::metadata(self.dir.parent().unwrap_or(&self.dir))?;
+        if fs::symlink_metadata(created)?.uid() == store.uid() {
             return Ok(());
         }
-        match fchown(file, Some(dir.uid()), Some(dir.gid())) {
+        match lchown(created, Some(store.uid()), Some(store.gid())) {
             // Only root may: the file is that of another user who may write here.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             given => given,

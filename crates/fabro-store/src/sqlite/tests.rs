@@ -65,7 +65,7 @@ fn what_root_records_for_another_user_is_that_users() {
     fill(&store, run(1), 1..=2);
     let heads = dir.path().join("heads");
     // Only root may give files away.
-    if chown(&heads, Some(4321), Some(4322)).is_err() {
+    if chown(dir.path(), Some(4321), Some(4322)).is_err() {
         return;
     }
     fill(&store, run(2), 1..=2);
@@ -79,6 +79,10 @@ fn what_root_records_for_another_user_is_that_users() {
     let before = owner(run(1).to_string());
     fill(&store, run(1), 3..=3);
     assert_eq!(owner(run(1).to_string()), before, "one that was there stays as it is");
+    fs::remove_dir_all(&heads).unwrap();
+    fill(&store, run(3), 1..=2);
+    assert_eq!(owner(String::new()), (4321, 4322, 0o700), "the directory too");
+    assert_eq!(owner(run(3).to_string()), (4321, 4322, 0o600));
 }
 
 #[test]

@@ -90,7 +90,8 @@ impl Database {
                 Err(error) => found.problems.push(error),
             }
         }
-        // The name of a value that was never stored is only text, unless a row of a blob is gone.
+        // The name of a value that was never stored is only text, unless a row of a blob is gone: which names those rows
+        // had is not known, so all of them are named.
         if !unknown.is_empty() && self.has_lost_rows(run)? {
             let lost = unknown.into_iter().map(|blob| BlobError::Lost { blob }.into());
             found.problems.extend(lost);

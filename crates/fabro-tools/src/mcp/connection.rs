@@ -1,6 +1,5 @@
 //! A connection to a server: its requests, with their timeouts and their cancellation.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -10,8 +9,8 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RoleClient, RunningService, ServiceError};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use crate::mcp::stdio::ServerProcess;
 
@@ -21,14 +20,11 @@ const MAX_TOOLS: usize = 1000;
 /// How many timeouts a call may take that reports progress.
 const MOST_TIMEOUTS: u32 = 10;
 
-/// How long the notices of canceled calls may take.
-const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
-
 pub(crate) struct Connection {
     pub(crate) service: RunningService<RoleClient, ClientConfig>,
     pub(crate) process: Option<ServerProcess>,
     /// Notices of canceled calls that are sent now.
-    notices: Mutex<JoinSet<()>>,
+    notices: TaskTracker,
 }
 
 impl Connection {
@@ -36,7 +32,7 @@ impl Connection {
         service: RunningService<RoleClient, ClientConfig>,
         process: Option<ServerProcess>,
     ) -> Self {
-        Self { service, process, notices: Mutex::default() }
+        Self { service, process, notices: TaskTracker::new() }
     }
 
     /// The tools as the server lists them, valid or not.
@@ -98,17 +94,11 @@ impl Connection {
         ended
     }
 
-    /// Waits until the server has the notices of canceled calls, for a second at most.
+    /// Waits until the server has the notices of canceled calls.
     pub(crate) async fn notices_sent(&self) {
-        let mut notices = std::mem::take(&mut *self.notices());
-        // One that does not take them is left with its calls.
-        let _ =
-            timeout(NOTICE_TIMEOUT, async { while notices.join_next().await.is_some() {} }).await;
-    }
-
-    fn notices(&self) -> MutexGuard<'_, JoinSet<()>> {
-        // Every change is whole before the lock is given back.
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+        // A closed tracker takes new tasks all the same; it can be waited for.
+        self.notices.close();
+        self.notices.wait().await;
     }
 
     /// Whether it answers a ping: an error is an answer too.
@@ -151,14 +141,11 @@ impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
         let peer = self.connection.service.peer().clone();
-        let mut notices = self.connection.notices();
-        // Those that were sent are forgotten.
-        while notices.try_join_next().is_some() {}
         let notice = async move {
             let reason = Some("the call was canceled".to_owned());
             // A server that is gone needs no notice.
             let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
         };
-        notices.spawn_on(notice, &runtime);
+        self.connection.notices.spawn_on(notice, &runtime);
     }
 }

@@ -42,6 +42,9 @@ const TOOL_TIMEOUT: Duration = Duration::from_mins(2);
 /// The timeout of a ping, for a server that did not answer a call in time.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the notices of canceled calls may take.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What is said of a tool that wants an answer of a person.
 const ASKS_FOR_INPUT: &str = "the tool asks for input, which is not available here";
 
@@ -148,12 +151,18 @@ impl Link {
         }
     }
 
-    /// Waits until the server knows of the calls that were canceled: the process may end after that.
+    /// Waits until the server knows of the calls that were canceled, for a second at most: the process may end after
+    /// that.
     pub(crate) async fn notices_sent(&self) {
-        let connection = self.connection.lock().await.clone();
-        if let Some(connection) = connection {
-            connection.notices_sent().await;
-        }
+        let sent = async {
+            // A connection may be opened meanwhile.
+            let connection = self.connection.lock().await.clone();
+            if let Some(connection) = connection {
+                connection.notices_sent().await;
+            }
+        };
+        // A server that does not take them is left with its calls.
+        let _ = timeout(NOTICE_TIMEOUT, sent).await;
     }
 
     /// Ends the server, for good.
@@ -408,6 +417,9 @@ where
     serve_client_with_lifecycle(client, Lenient(transport), lifecycle).await
 }
 
+/// The longest list of scopes that is repeated as options, in bytes.
+const MAX_SCOPES: usize = 300;
+
 /// The options that ask for scopes; a placeholder for those that a shell could read as something else, as
 /// the server chooses them and people copy the command.
 fn scope_options(scopes: &str) -> String {
@@ -415,6 +427,9 @@ fn scope_options(scopes: &str) -> String {
         scope.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-+@%,=".contains(c))
             && !scope.starts_with('-')
     };
+    if scopes.len() > MAX_SCOPES {
+        return " --scope SCOPE".to_owned();
+    }
     let option = |scope| format!(" --scope {}", if is_plain(scope) { scope } else { "SCOPE" });
     scopes.split_whitespace().map(option).collect()
 }

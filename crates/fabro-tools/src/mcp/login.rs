@@ -68,7 +68,7 @@ pub enum LoginError {
     #[error("the login was refused: {0}")]
     Denied(String),
     /// What came back before the timeout had another `state` than the one that was sent.
-    #[error("no login within {} s: what came back was the answer to another login (its `state` differs)", .0.as_secs())]
+    #[error("no login within {} s: what came back was the answer to another login (its `state` is missing or differs)", .0.as_secs())]
     OtherState(Duration),
     /// The browser has not come back with a login before the timeout.
     #[error("no login within {} s", .0.as_secs())]
@@ -199,7 +199,7 @@ impl Login {
                         return Ok((stream, url));
                     }
                     *is_other = true;
-                    let text = "This is not the answer to the login that is waited for.";
+                    let text = "This answer belongs to another login.";
                     let _ = stream.write_all(page("400 Bad Request", text).as_bytes()).await;
                 }
                 // A browser asks for an icon as well.

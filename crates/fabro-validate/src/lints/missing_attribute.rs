@@ -25,7 +25,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             let message = format!("the {} node `{}` has no {}", node.kind, node.id, names[0]);
             // A run is refused for a sub-workflow that is not there.
             if node.kind == NodeKind::ManagerLoop {
-                findings.error("missing-attribute", node.span, message, fix);
+                findings.error("missing-workflow", node.span, message, fix);
             } else {
                 findings.warning("missing-attribute", node.span, message, fix);
             }
@@ -46,7 +46,9 @@ mod tests {
         1:27 warning: the wait node `w` has no duration
           at: w
           fix: add duration=30s
-        1:32 error: the stack.manager_loop node `m` has no stack.child_workflow
+        "#);
+        insta::assert_snapshot!(reported("missing-workflow", "start -> m -> exit; m [shape=house]"), @r#"
+        1:22 error: the stack.manager_loop node `m` has no stack.child_workflow
           at: m
           fix: add stack.child_workflow="child.fabro"
         "#);

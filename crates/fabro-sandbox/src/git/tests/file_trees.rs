@@ -396,7 +396,13 @@ async fn a_pipe_in_the_place_of_a_file_does_not_block() {
         ];
         for error in errors {
             let error = error.unwrap_err().to_string();
-            assert!(error.contains("is no regular file"), "{file}: {error}");
+            assert!(error.contains("is not a regular file"), "{file}: {error}");
         }
+        // Why nothing more is recorded can still be said.
+        let why = incomplete_file_trees(scene.run.path()).unwrap();
+        assert!(why.contains("is not a regular file"), "{file}: {why}");
+        sh(&changes, "rm -f incomplete incomplete.new last.new; mkfifo incomplete incomplete.new");
+        trees.note_incomplete("damaged").unwrap();
+        assert_eq!(std::fs::read_to_string(changes.join("incomplete")).unwrap(), "damaged");
     }
 }

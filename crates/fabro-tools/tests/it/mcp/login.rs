@@ -315,14 +315,14 @@ async fn an_answer_to_another_login_is_passed_over() {
     };
     let (pages, ended) = tokio::join!(answers, login.finish(LIMIT));
     ended.unwrap();
-    let other = "This is not the answer to the login that is waited for.";
+    let other = "This answer belongs to another login.";
     assert_eq!(pages, [other, other, "You are logged in. You can close this page."]);
 
     let login = Login::begin(&url, LoginRequest::default(), logins.path()).await.unwrap();
     let address = login.address().to_owned();
     let wrong = agree(&address, &server, "code=x&state=other");
     let (_, late) = tokio::join!(wrong, login.finish(Duration::from_secs(1)));
-    assert_snapshot!(late.unwrap_err(), @"no login within 1 s: what came back was the answer to another login (its `state` differs)");
+    assert_snapshot!(late.unwrap_err(), @"no login within 1 s: what came back was the answer to another login (its `state` is missing or differs)");
 }
 
 #[tokio::test]
