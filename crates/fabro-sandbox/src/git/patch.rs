@@ -109,9 +109,9 @@ pub async fn patch(
     let excluded: Vec<OsString> = gone.iter().map(excluded).collect();
     arguments.extend(excluded.iter().map(OsString::as_os_str));
     let rest = source.git("diff-tree", &arguments, None).await?;
-    let named = gone
-        .iter()
-        .map(|path| format!("# {}: git has removed one of its contents\n", path.escape_ascii()));
+    let named = gone.iter().map(|path| {
+        format!("# {}: one of its contents is damaged, or gone from git\n", path.escape_ascii())
+    });
     Ok([named.collect::<String>().into_bytes(), rest].concat())
 }
 

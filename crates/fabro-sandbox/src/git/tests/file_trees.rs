@@ -319,7 +319,7 @@ async fn what_git_removes_before_it_is_kept_is_named() {
     assert_eq!(second.left_out, ["a: git has removed what it was before"]);
     let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
     insta::assert_snapshot!(stat, @r"
-    # a: git has removed one of its contents
+    # a: one of its contents is damaged, or gone from git
      sub/b | 1 +
      1 file changed, 1 insertion(+)
     ");
