@@ -301,7 +301,7 @@ mod tests {
     fn completions_call_the_program_by_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("fabro");
-        // A script sees its own path, whatever it is called by.
+        // A script sees its own path, also when it is called by another name.
         let check = |script: &str| {
             fs::write(&program, script).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

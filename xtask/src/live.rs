@@ -226,14 +226,14 @@ impl Live {
         command.args(args).arg("--store").arg(self.dir.path().join("store")).stdin(Stdio::null());
         let output = command.output().context("start fabro")?;
         if !output.status.success() {
-            // With `--json` it says on stdout what failed.
-            let [said, errors] =
+            // With `--json`, the error is on stdout.
+            let [printed, errors] =
                 [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
             let status = output.status;
             bail!(
                 "`fabro {}` ended with {status}:\n{}{}",
                 args.join(" "),
-                said.trim(),
+                printed.trim(),
                 errors.trim()
             );
         }

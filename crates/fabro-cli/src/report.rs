@@ -9,7 +9,7 @@ use fabro_config::ConfigError;
 use fabro_engine::DriveError;
 use fabro_inspect::ReportError;
 use fabro_inspect::dump::DumpError;
-use fabro_run::{GoalError, RunError, SetupError};
+use fabro_run::{GoalError, RunError, SetupError, UNAVAILABLE};
 use fabro_store::StoreError;
 use fabro_terminal::{clean, diagnostics};
 use fabro_types::{Diagnostic, RunId, Severity, bounded};
@@ -27,17 +27,12 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
         RunError::Invalid { path, text, findings } => {
             let shown = shown(&path, &global::cwd().unwrap_or_default());
             let mut errors = findings.iter().filter(|it| it.severity == Severity::Error);
-            let fix = "fix the errors shown above";
-            if errors.all(|error| error.rule == "unavailable") {
-                output::stderr(&diagnostics::render(
-                    &shown,
-                    &text,
-                    &findings,
-                    global.paint_stderr(),
-                ));
-                return usage(format!("{shown} cannot run: its stages need what is missing"), fix);
-            }
-            not_valid(&shown, &text, &findings, global)
+            let what = if errors.all(|error| error.rule == UNAVAILABLE) {
+                "cannot run: its stages need what is missing"
+            } else {
+                "is not valid"
+            };
+            refused(&shown, what, &text, &findings, global)
         }
         RunError::Unreadable { .. } => usage(message, "name a .fabro file that can be read"),
         RunError::Config(error) => error.into(),
@@ -122,8 +117,18 @@ pub fn not_valid(
     errors: &[Diagnostic],
     global: &Global,
 ) -> anyhow::Error {
+    refused(shown, "is not valid", source, errors, global)
+}
+
+fn refused(
+    shown: &str,
+    what: &str,
+    source: &str,
+    errors: &[Diagnostic],
+    global: &Global,
+) -> anyhow::Error {
     output::stderr(&diagnostics::render(shown, source, errors, global.paint_stderr()));
-    usage(format!("{shown} is not valid"), "fix the errors shown above")
+    usage(format!("{shown} {what}"), "fix the errors shown above")
 }
 
 /// Prints the error, with what to do next, to stderr. A closed pipe is not an error: nothing is printed

@@ -85,7 +85,7 @@ impl Items {
                 self.files(stage);
             }
             Detail::Llm { model, input_tokens, output_tokens, response } => {
-                // A program may say nothing of either.
+                // A program may report neither.
                 if !model.is_empty() || input_tokens + output_tokens > 0 {
                     let input = short_number(*input_tokens);
                     let output = short_number(*output_tokens);

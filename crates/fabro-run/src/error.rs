@@ -11,6 +11,9 @@ use fabro_gate::NoMatch;
 use fabro_store::StoreError;
 use fabro_types::{Diagnostic, RunId, RunStatus};
 
+/// The rule of the findings that name what stages need and this machine or its settings do not have.
+pub const UNAVAILABLE: &str = "unavailable";
+
 /// Settings or input that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -125,7 +125,7 @@ pub use children::BundledChildren;
 pub use control::{
     Cancellation, ForkPoint, answer, cancel, fork, is_driven, record_compaction, rewind, steer,
 };
-pub use error::{RunError, SetupError};
+pub use error::{RunError, SetupError, UNAVAILABLE};
 pub use family::{Member, Within, holding_stages, run_redactor, running_members};
 pub use gates::{AskedGates, Gate, gate_names, gates_of_family, open_gates, open_gates_of_family};
 pub use goal::{GoalError, render_goal};

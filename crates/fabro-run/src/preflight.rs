@@ -22,15 +22,13 @@ use serde_json::{Map, Value};
 
 use crate::asked_models::{UnnamedProviders, no_model};
 use crate::bundle::{Bundle, BundleError, RunSettings};
+use crate::error::UNAVAILABLE;
 use crate::model_names::{UnknownModel, serves_any_model, unknown_model};
 use crate::models::{catalog, client};
 use crate::reach::{self, Reached};
 use crate::sandbox_check::program_elsewhere;
 use crate::secrets::variable;
 use crate::{RunError, SetupError};
-
-/// The rule of these findings.
-const RULE: &str = "unavailable";
 
 /// Checks what the reachable stages of a workflow, its sub-workflows included, need. Gives warnings:
 /// what is missing for a stage that handles it.
@@ -312,7 +310,7 @@ impl<'a> Preflight<'a> {
                 findings.push(Diagnostic {
                     severity: missing.consequence.severity(is_handled),
                     ..Diagnostic::error(
-                        RULE,
+                        UNAVAILABLE,
                         attr.map_or(node.span, |attr| attr.span),
                         format!("`{}`: {}", node.id, missing.message),
                     )

@@ -8,6 +8,7 @@ use fabro_engine::{Backend, LlmSpec, NodeBody, Plan};
 use fabro_graph::Workflow;
 use fabro_types::{Diagnostic, Span};
 
+use crate::error::UNAVAILABLE;
 use crate::reach;
 use crate::sandbox::check_settings;
 use crate::spec::{Overrides, sandbox_settings};
@@ -65,7 +66,7 @@ pub fn check_sandbox(
             let node = plan.workflow().node(ix);
             let span = node.attrs.get("backend").map_or(node.span, |attr| attr.span);
             let message = format!("`{}`: {message}", node.id);
-            findings.push(Diagnostic::error("unavailable", span, message).with_fix(fix));
+            findings.push(Diagnostic::error(UNAVAILABLE, span, message).with_fix(fix));
         }
         plan.workflow().place(&mut findings);
         found.in_workflow.extend(findings);

@@ -557,6 +557,56 @@ mod tests {
 
     use super::*;
 
+    fn created(run: RunId) -> Event {
+        let created = CreatedRun {
+            workflow: "w".into(),
+            goal: String::new(),
+            inputs: serde_json::Map::new(),
+            seed: 1,
+            work_dir: "/w".into(),
+            bundle: BlobRef::of(b"bundle"),
+            context: fabro_types::ContextPatch::new(),
+            max_cost: None,
+            parent: None,
+            dry_run: false,
+            worktree: None,
+        };
+        let entry = Entry::new(EventBody::RunCreated(created.into()));
+        Event { run_id: run, seq: 1, ts_ms: 1_000, entry }
+    }
+
+    /// Only the workflow of a long run is looked for before its log is read.
+    #[tokio::test]
+    async fn long_runs_are_prepared() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(SqliteStore::open(&dir.path().join("store")).unwrap());
+        let folds = Folds::new(Arc::clone(&store));
+        for (number, last) in [(1, LONG - 1), (2, LONG)] {
+            let run = RunId::from_parts(number, 7);
+            let later = (2..=last).map(|seq| {
+                let entry = Entry::new(EventBody::RunStarted {});
+                Event { run_id: run, seq, ts_ms: 1_000, entry }
+            });
+            let events: Vec<Event> = std::iter::once(created(run)).chain(later).collect();
+            store.append(run, 0, &Batch::of(&events)).await.unwrap();
+            let mut kept = Kept::new(run);
+            folds.prepare(run, &mut kept).await.unwrap();
+            assert_eq!(kept.has_looked, last >= LONG);
+            // The bundle is not in the store.
+            assert_eq!(kept.no_workflow.is_some(), kept.has_looked);
+        }
+    }
+
+    #[test]
+    fn a_workflow_is_laid_out_once() {
+        let source = "digraph { start -> exit }";
+        let workflow = Arc::new(Workflow::from_source("w", source).unwrap());
+        let mut kept = Kept::new(RunId::from_parts(1, 7));
+        let first: *const _ = laid_out(&kept.picture, &workflow).unwrap();
+        kept.begin_again(RunId::from_parts(1, 7));
+        assert!(std::ptr::eq(first, laid_out(&kept.picture, &workflow).unwrap()));
+    }
+
     /// More runs than a page of the inbox shows are all kept; a large one displaces those used longest ago.
     #[tokio::test]
     async fn runs_are_kept_by_what_they_take() {
@@ -565,22 +615,7 @@ mod tests {
         let folds = Folds::new(Arc::clone(&store));
         let runs: Vec<RunId> = (0..40).map(|at| RunId::from_parts(1_000 + at, 7)).collect();
         for run in &runs {
-            let created = CreatedRun {
-                workflow: "w".into(),
-                goal: String::new(),
-                inputs: serde_json::Map::new(),
-                seed: 1,
-                work_dir: "/w".into(),
-                bundle: BlobRef::of(b"bundle"),
-                context: fabro_types::ContextPatch::new(),
-                max_cost: None,
-                parent: None,
-                dry_run: false,
-                worktree: None,
-            };
-            let entry = Entry::new(EventBody::RunCreated(created.into()));
-            let events = [Event { run_id: *run, seq: 1, ts_ms: 1_000, entry }];
-            store.append(*run, 0, &Batch::of(&events)).await.unwrap();
+            store.append(*run, 0, &Batch::of(&[created(*run)])).await.unwrap();
         }
         let mut views = Vec::new();
         for run in &runs {

@@ -76,6 +76,8 @@ struct Report {
     removed: bool,
     runs: Vec<SizeRow>,
     freed_bytes: u64,
+    /// What the database has for later runs: a small part is not worth compacting it.
+    free_bytes: u64,
 }
 
 impl PruneArgs {
@@ -111,7 +113,8 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
         .collect();
     if !args.force {
         let freed_bytes = expected(&selected, &before);
-        let report = Report { removed: false, runs: selected, freed_bytes };
+        let report =
+            Report { removed: false, runs: selected, freed_bytes, free_bytes: before.free };
         output::report(args.json, &report, || shown(args, &report, global))?;
         return Ok(Exit::SUCCEEDED);
     }
@@ -137,8 +140,8 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     let after = store.usage().await?;
     let freed_bytes = taken(&before).saturating_sub(taken(&after));
-    let report = Report { removed: true, runs: removed, freed_bytes };
-    output::report(args.json, &report, || done(&report, after.free))?;
+    let report = Report { removed: true, runs: removed, freed_bytes, free_bytes: after.free };
+    output::report(args.json, &report, || done(&report))?;
     match failure {
         Some(error) => Err(error.into()),
         None => Ok(Exit::SUCCEEDED),
@@ -176,11 +179,11 @@ fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
     format!("{table}\n--force would remove {runs} and free about {about}.\n")
 }
 
-/// `free` is what the database has for later runs, in bytes: a small part is not worth writing it anew.
-fn done(report: &Report, free: u64) -> String {
+fn done(report: &Report) -> String {
     let mut freed = size(report.freed_bytes);
-    if free > 0 {
-        let _ = write!(freed, "; {} in the database is free for later runs", size(free));
+    if report.free_bytes > 0 {
+        let free = size(report.free_bytes);
+        let _ = write!(freed, "; {free} in the database is free for later runs");
     }
     match report.runs.len() {
         1 => format!("removed 1 run, and freed {freed}\n"),
