@@ -24,6 +24,9 @@ const MAX_STAGES: usize = 100;
 /// The most bars of a lane: others are joined.
 const MAX_BARS: usize = 200;
 
+/// Bars that are this near have no space between them that can be seen, and are joined.
+const TOUCHING: f64 = 0.05;
+
 /// The most lanes: those of the nodes that took longest.
 const MAX_LANES: usize = 200;
 
@@ -185,9 +188,10 @@ pub fn timeline(rows: &[StageRow], workflow: Option<&Workflow>, links: &Links) -
     })
 }
 
-/// The bars of a lane. Where there are many, those of the same result that nearly touch are one.
+/// The bars of a lane, as paths of lines. Bars of the same result that touch are one; where there are many, those that
+/// nearly touch are one too.
 fn joined(rows: &[&StageRow], scale: &Scale) -> Vec<(&'static str, String)> {
-    let near = if rows.len() > MAX_BARS { WIDTH / MAX_BARS as f64 } else { 0.0 };
+    let near = if rows.len() > MAX_BARS { WIDTH / MAX_BARS as f64 } else { TOUCHING };
     let mut bars: Vec<Bar> = Vec::new();
     for row in rows {
         // A stage at the very end is seen too.
@@ -195,26 +199,75 @@ fn joined(rows: &[&StageRow], scale: &Scale) -> Vec<(&'static str, String)> {
         let end = scale.x(row.until_ms).max(x + 2.0);
         let class = class(row);
         match bars.last_mut() {
-            Some(last) if near > 0.0 && last.class == class && x - last.x - last.width < near => {
+            Some(last) if last.class == class && x - last.x - last.width < near => {
                 last.width = (end - last.x).max(last.width);
             }
             _ => bars.push(Bar { x, width: end - x, class }),
         }
     }
-    let mut drawn: Vec<(&str, String)> = Vec::new();
-    for Bar { x, width, class } in bars {
-        let bar = format!("M{x:.1} 1h{width:.1}v8h-{width:.1}z");
-        match drawn.iter_mut().find(|(of, _)| *of == class) {
-            Some((_, path)) => path.push_str(&bar),
-            None => drawn.push((class, bar)),
-        }
+    let mut drawn: Vec<(&str, Path)> = Vec::new();
+    for bar in bars {
+        let at = drawn.iter().position(|(of, _)| *of == bar.class).unwrap_or_else(|| {
+            drawn.push((bar.class, Path::default()));
+            drawn.len() - 1
+        });
+        drawn[at].1.line(bar.x, bar.width);
     }
-    drawn
+    drawn.into_iter().map(|(class, path)| (class, path.text)).collect()
+}
+
+/// Horizontal lines in the middle of a lane, each placed relative to the end of the one before: a page has thousands.
+#[derive(Default)]
+struct Path {
+    text: String,
+    /// The end of the last line, in tenths.
+    end: i64,
+}
+
+impl Path {
+    fn line(&mut self, x: f64, width: f64) {
+        let tenths = |length: f64| (length * 10.0).round() as i64;
+        let (from, until) = (tenths(x), tenths(x + width));
+        let (gap, length) = (from - self.end, until - from);
+        let (letter, y) = if self.text.is_empty() { ("M", " 5h") } else { ("m", " 0h") };
+        self.text.push_str(letter);
+        self.text.push_str(&shortest(gap));
+        self.text.push_str(y);
+        self.text.push_str(&shortest(length));
+        self.end = until;
+    }
+}
+
+/// A number of tenths in the shortest form.
+fn shortest(tenths: i64) -> String {
+    let sign = if tenths < 0 { "-" } else { "" };
+    match (tenths.abs() / 10, tenths.abs() % 10) {
+        (whole, 0) => format!("{sign}{whole}"),
+        (whole, part) => format!("{sign}{whole}.{part}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bars_are_placed_from_the_end_of_the_one_before() {
+        let check = |bars: &[(f64, f64)], expect: &str| {
+            let mut path = Path::default();
+            for (x, width) in bars {
+                path.line(*x, *width);
+            }
+            assert_eq!(path.text, expect, "{bars:?}");
+        };
+        check(&[(0.0, 2.0)], "M0 5h2");
+        check(&[(0.04, 12.44), (18.64, 9.3)], "M0 5h12.5m6.1 0h9.3");
+        // Errors of rounding do not add up.
+        let thirds: Vec<_> = (0..3).map(|at| (f64::from(at) * 10.0 / 3.0, 1.0)).collect();
+        check(&thirds, "M0 5h1m2.3 0h1m2.4 0h1");
+        // A later stage of the lane may begin before the end of the one before.
+        check(&[(10.0, 20.0), (15.0, 2.0)], "M10 5h20m-15 0h2");
+    }
 
     #[test]
     fn long_gaps_are_cut_and_short_ones_stay() {

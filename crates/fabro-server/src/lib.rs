@@ -165,6 +165,7 @@ impl Server {
             let store = Arc::clone(&self.app.actions.store);
             tasks.spawn(delivery.run(store, self.app.live.subscribe(), Arc::clone(&self.warn)));
         }
+        tasks.spawn(pages::read_latest(Arc::clone(&self.app)));
         let guard = middleware::from_fn_with_state(Arc::clone(&self.app), guard::guard);
         let router: Router = Router::new()
             .nest("/api/v1", api::routes())

@@ -1,6 +1,7 @@
 //! The pages: what can be seen of runs in a browser, made of the fragments of `fabro-page`. Everything can be
 //! read without JavaScript. Without a login every page is the one that asks for it.
 
+mod assets;
 mod context;
 mod events;
 mod files;
@@ -19,10 +20,10 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Router;
 use axum::extract::rejection::PathRejection;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
-use fabro_page::{class, sign};
+use fabro_page::{Links, class, sign};
 use fabro_types::RunId;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -32,9 +33,6 @@ use crate::folds::View;
 use crate::problem::Problem;
 
 const LOGIN: &str = include_str!("../../assets/login.html");
-const LOGIN_SCRIPT: &str = include_str!("../../assets/login.js");
-const SCRIPT: &str = include_str!("../../assets/page.js");
-const STYLE: &str = include_str!("../../assets/server.css");
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -54,20 +52,21 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/runs/{run}/cost", get(files::costs))
         .route("/runs/{run}/workflow", get(workflow::page))
         .route("/runs/{run}/stages/{*stage}", get(stage::page))
-        .route("/assets/login.js", get(async || script(LOGIN_SCRIPT)))
-        .route("/assets/page.js", get(async || script(SCRIPT)))
-        .route("/assets/list.js", get(async || script(fabro_page::list_script())))
-        .route("/assets/page.css", get(style))
+        .route("/assets/{name}", get(assets::current))
+        .route("/assets/{version}/{name}", get(assets::versioned))
         .fallback(missing)
 }
 
-fn script(text: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], text).into_response()
-}
-
-async fn style() -> Response {
-    let text = fabro_page::style() + STYLE;
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], text).into_response()
+/// The parts of the newest run's page, before it is asked for: it is what people who start a server look at first.
+pub(crate) async fn read_latest(app: Arc<App>) {
+    let read = async {
+        let run = app.actions.find("latest").await?;
+        app.folds.view(run).await
+    };
+    // Without a run there is nothing to read, and what cannot be read is reported to who asks for it.
+    if let Ok(view) = read.await {
+        run::fragments(&view, &Links::Server(format!("/runs/{}", view.run.id)));
+    }
 }
 
 async fn missing() -> Response {
