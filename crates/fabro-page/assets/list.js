@@ -164,3 +164,67 @@ export function showPictures(root) {
     if (found) canvas.scrollTop += place.top + place.height / 2 - (window.top + window.height / 2);
   }
 }
+
+/**
+ * Texts can be copied: by a button that is beside a text while the pointer is on it or the focus in it, and by the
+ * key `c` in a text or a message. `details.piece` of a conversation are opened and closed together.
+ * @param {(text: Element) => Promise<string>} whole all of a text, also where the page has only its beginning
+ */
+export function copyable(whole = async (text) => text.textContent ?? "") {
+  const texts = "pre.text, pre.diff";
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy";
+  /** @type {Element | null} */
+  let beside = null;
+
+  /** @param {Element} text */
+  const copy = async (text) => {
+    const isDone = await navigator.clipboard.writeText(await whole(text)).then(
+      () => true,
+      () => false,
+    );
+    // Without the right to write to the clipboard, the browser's own copy has what is selected.
+    if (!isDone) getSelection()?.selectAllChildren(text);
+    button.textContent = isDone ? "Copied" : "Selected";
+  };
+  /** @param {Event} event */
+  const offer = (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    const text = target?.closest(texts) ?? null;
+    if (target === button || text === beside) return;
+    beside = text;
+    button.remove();
+    if (text === null) return;
+    button.textContent = "Copy";
+    // After it, it would be between the text and what belongs to it.
+    text.before(button);
+    const [place, origin] = [text.getBoundingClientRect(), (button.offsetParent ?? document.body).getBoundingClientRect()];
+    button.style.top = `${place.top - origin.top + 6}px`;
+    button.style.left = `${place.right - origin.left - button.offsetWidth - 6}px`;
+  };
+  document.addEventListener("pointerover", offer);
+  document.addEventListener("focusin", offer);
+  document.addEventListener("click", (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    if (target === button && beside) void copy(beside);
+    const all = target?.closest("button.all")?.closest("details")?.querySelectorAll("details.piece");
+    if (!all) return;
+    const pieces = /** @type {HTMLDetailsElement[]} */ ([...all]);
+    const isOpen = pieces.every((it) => it.open);
+    for (const piece of pieces) piece.open = !isOpen;
+  });
+  document.addEventListener("keydown", (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    if (event.key !== "c" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (target?.matches("input, select, textarea")) return;
+    const place = target?.closest(`${texts}, .message`);
+    const text = place?.matches(texts) ? place : place?.querySelector(texts);
+    if (!text) return;
+    for (let it = text.parentElement; it !== null && it !== place; it = it.parentElement) {
+      if (it instanceof HTMLDetailsElement) it.open = true;
+    }
+    text.dispatchEvent(new Event("pointerover", { bubbles: true }));
+    void copy(text);
+  });
+}

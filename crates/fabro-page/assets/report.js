@@ -156,6 +156,10 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+copyable(async (text) => {
+  const packed = text instanceof HTMLElement ? text.dataset.text : undefined;
+  return packed === undefined ? (text.textContent ?? "") : unpack(`text-${packed}`);
+});
 localTimes(document);
 reachable(document);
 showPictures(document);

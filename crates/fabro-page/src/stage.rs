@@ -11,6 +11,10 @@ use crate::stage_list::class;
 use crate::texts::{Texts, counted, dollars, render};
 use crate::{Links, patch};
 
+/// For the script: opens and closes the calls and results of a conversation together.
+const OPEN_ALL: &str =
+    "<button type=\"button\" class=\"all\">Open or close all</button>\n";
+
 /// The longest value of the context in its table, in characters.
 const VALUE: usize = 200;
 
@@ -89,9 +93,9 @@ pub fn stage(
         add("response", title.to_owned(), true, response.unwrap_or_default());
     } else {
         let count = counted(report.transcript.len(), "message");
-        let html =
+        let said =
             given(&report.given, texts) + &messages(&links.id(&name), &report.transcript, texts);
-        add("conversation", format!("Conversation · {count}"), true, html);
+        add("conversation", format!("Conversation · {count}"), true, OPEN_ALL.to_owned() + &said);
     }
     let stderr = report.stderr.as_ref().filter(|value| value.as_str() != Some(""));
     let stderr = stderr.map(|value| texts.value(value));

@@ -1,6 +1,6 @@
 // What a page does besides being read: local times, changes as they happen, a window on long lists, and forms of
 // the API. What a run has recorded is folded and escaped by the server; texts of responses are only ever text.
-import { localTimes, reachable, showPictures, windowed } from "./list.js";
+import { copyable, localTimes, reachable, showPictures, windowed } from "./list.js";
 
 /** @typedef {Record<string, any>} Json */
 
@@ -652,7 +652,7 @@ function tick() {
 
 /** @param {number} step */
 async function toRow(step) {
-  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("a.stage, .runs tbody a, .events summary, .logs .at, .gate button:enabled")]);
+  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("a.stage, .runs tbody a, .events summary, .logs .at, .message .who a, .gate button:enabled")]);
   const now = rows.findIndex((row) => row === document.activeElement);
   let next = rows[now < 0 ? 0 : now + step];
   const block = blockOf(rows[now], next, step);
@@ -715,6 +715,7 @@ if (rowList) {
   rowList.addEventListener("filled", (event) => localTimes(/** @type {CustomEvent} */ (event).detail));
 }
 reachable(document);
+copyable();
 showPictures(document);
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 document.addEventListener("toggle", (event) => reachable(/** @type {Element} */ (event.target)), true);
