@@ -12,8 +12,7 @@ use crate::texts::{Texts, counted, dollars, render};
 use crate::{Links, patch};
 
 /// For the script: opens and closes the calls and results of a conversation together.
-const OPEN_ALL: &str =
-    "<button type=\"button\" class=\"all\">Open or close all</button>\n";
+const OPEN_ALL: &str = "<button type=\"button\" class=\"all\">Open or close all</button>\n";
 
 /// The longest value of the context in its table, in characters.
 const VALUE: usize = 200;
