@@ -149,7 +149,10 @@ impl Drawing<'_> {
         };
         let kind = node.kind.to_string().replace(['.', '_'], "-");
         let spoken = match mark {
-            Some(mark) => format!("{}, {} visits", mark.result.word(), mark.visits),
+            Some(mark) => {
+                let visits = if mark.visits == 1 { "visit" } else { "visits" };
+                format!("{}, {} {visits}", mark.result.word(), mark.visits)
+            }
             None => result.to_owned(),
         };
         let address = self.link.and_then(|link| link(&node.id));

@@ -133,12 +133,12 @@ fn prune_says_what_it_would_do() {
     run status age records blobs artifacts shared files total workflow
     [ID] partially_succeeded [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Fails
 
-    --force would remove this run and free about [SIZE].
+    --force would remove this run and free about [SIZE] of the disk and [SIZE] in the database for later runs.
     ");
     assert_snapshot!(project.run(&["prune", "--workflow", "Large", "--force"]), @r"
     exit 0
     ── stdout
-    removed 2 runs, and freed [SIZE]; [SIZE] in the database is free for later runs
+    removed 2 runs, and freed [SIZE] of the disk and [SIZE] in the database for later runs
     ");
     assert_snapshot!(project.run(&["prune", "--status", "running"]), @r"
     exit 2
