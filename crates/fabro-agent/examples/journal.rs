@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A model script counts its answers; a real model needs no count.
     let is_answer = |note: &&Note| matches!(&note.body, EventBody::AgentMessage { role, .. } if role == "assistant");
     let answered = u32::try_from(notes.iter().filter(is_answer).count())?;
-    let counts: TurnCounts = [("plan".into(), answered)].into_iter().collect();
+    let counts: TurnCounts = [(Arc::from("plan"), answered)].into_iter().collect();
     let mut session = Session::new(Parts {
         id: "plan@1".into(),
         parent: None,
@@ -67,8 +67,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let answer = if notes.is_empty() {
         session.send("Make a plan".to_owned(), &cancel).await?
     } else {
-        let read_blob = |blob: &_| Err(io::Error::other(format!("no such blob: {blob}")));
-        session.restore(Transcript::from_notes(&notes, read_blob)?);
+        let transcript = Transcript::from_notes(&notes, |blob| {
+            Err(io::Error::other(format!("no such blob: {blob}")))
+        })?;
+        session.restore(transcript);
         session.resume(&cancel).await?
     };
     println!("{} ({} turns, {} of them from the file)", answer.text, answer.turns, answered);

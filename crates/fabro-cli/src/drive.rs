@@ -8,7 +8,9 @@ use fabro_engine::{checkpoint, read_all, stage_dir};
 use fabro_events::{Candidate, Event, EventBody, PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_inspect::{Cause, changes};
-use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven, open_gates_of_family};
+use fabro_run::{
+    DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven, open_gates_of_family,
+};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
 use fabro_types::{Failure, FailureClass, RunId, clean};

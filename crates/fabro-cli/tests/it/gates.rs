@@ -103,6 +103,9 @@ fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     run [ID] · follow: fabro logs [ID] -f
     · run resumed
     paused in [T], 0 stages
+    ? review@1 asks: Ship it?
+        [Y] Yes  → ship
+        [N] No  → exit
     run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE and then fabro resume [ID]
     ");
     let runs = project.json(&["ps", "-a", "--json"]);
@@ -242,6 +245,14 @@ fn answers_are_read_from_a_pipe() {
     }
     let output = shell.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    project.write("answers.json", "\u{feff}{\"review\": [\"N\"]}\r\n".as_bytes());
+    assert_eq!(project.exit(&["run", "gate.fabro", "-q", "--answers", "answers.json"]), 0);
+    project.write("answers.json", br#"{"review": "N"}"#);
+    let wrong = project.run(&["run", "gate.fabro", "--answers", "answers.json"]);
+    assert!(
+        wrong.contains(r#"write an object of lists by gate, such as {"ask": ["K", "free text"]}"#),
+        "{wrong}"
+    );
     let refused = project.run(&["run", "gate.fabro", "--answers", "/dev/zero"]);
     assert!(refused.contains("/dev/zero cannot be read: it is not a file"), "{refused}");
 }

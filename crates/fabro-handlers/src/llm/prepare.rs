@@ -201,10 +201,9 @@ impl LlmHandler {
         }
         let named = listed().flat_map(|name| unknown_tools(name));
         for name in named.filter(|name| offer.tools.get(name).is_none()) {
-            let full = format!("mcp__{name}");
-            let meant = offer.tools.names().into_iter().find(|it| {
-                *it == full || it.starts_with("mcp__") && it.ends_with(&format!("__{name}"))
-            });
+            let end = format!("__{name}");
+            let mut all = offer.tools.names().into_iter();
+            let meant = all.find(|it| it.starts_with("mcp__") && it.ends_with(&end));
             let meant = meant.map(|it| format!(": did you mean `{it}`?")).unwrap_or_default();
             let warning = format!("the node names `{name}`, and there is no such tool{meant}");
             warn(&stage.reporter, "tools", warning).await;
