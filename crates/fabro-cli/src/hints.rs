@@ -146,7 +146,7 @@ pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
 const INPUT_OPTIONS: [&str; 8] =
     ["--set", "--var", "--vars", "--param", "--arg", "--define", "--variable", "--inputs"];
 
-/// What people write for a run that asks nobody.
+/// What people write for a run that does not ask them.
 const APPROVE_OPTIONS: [&str; 7] =
     ["-y", "--yes", "--approve", "--auto", "--no-input", "--non-interactive", "--batch"];
 

@@ -111,8 +111,13 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
         .map(|(_, row)| row.clone())
         .collect();
     if !args.force {
-        let (freed_bytes, free_bytes) = expected(&selected, &before);
-        let report = Report { removed: false, runs: selected, freed_bytes, free_bytes };
+        let (on_disk, in_database) = expected(&selected, &before);
+        let report = Report {
+            removed: false,
+            runs: selected,
+            freed_bytes: on_disk,
+            free_bytes: in_database,
+        };
         output::report(args.json, &report, || shown(args, &report, global))?;
         return Ok(Exit::SUCCEEDED);
     }
