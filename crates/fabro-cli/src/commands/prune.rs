@@ -165,8 +165,7 @@ fn expected(selected: &[SizeRow], usage: &StoreUsage) -> (u64, u64) {
 
 /// What a store takes on the disk beside its database.
 fn files(usage: &StoreUsage) -> u64 {
-    let files: u64 = usage.runs.iter().map(|run| run.files).sum();
-    usage.blob_files + usage.artifacts + files
+    usage.blob_files + usage.artifacts + usage.files
 }
 
 fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
