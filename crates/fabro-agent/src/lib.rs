@@ -58,6 +58,9 @@
 //! - [`system_prompt`], [`project_docs`], [`read_skills`] and [`use_skill`] build the system prompt
 //!   of an agent.
 //!
+//! A journal that survives the program stores the notes of each record as JSON: the example `journal` keeps
+//! them in a file.
+//!
 //! An implementor of [`Journal`] may rely on this: records of one session come one after the other,
 //! but those of the agents it began come in between; a record is not taken back when the session is
 //! canceled; values are whole, however large.

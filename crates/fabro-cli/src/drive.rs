@@ -5,10 +5,12 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use fabro_engine::{checkpoint, read_all, stage_dir};
-use fabro_events::{Candidate, PauseReason, StageFailure};
+use fabro_events::{Candidate, Event, EventBody, PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_inspect::{Cause, changes};
-use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
+use fabro_run::{
+    DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven, open_gates_of_family,
+};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
 use fabro_types::{Failure, FailureClass, RunId, clean};
@@ -17,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::metadata;
+use crate::commands::run_lines::questions;
 use crate::commands::trace;
 use crate::exit::Exit;
 use crate::global::{Global, logins_dir};
@@ -57,6 +60,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);
     }
+    let waited = waiting_before(&run, global).await?;
     let warnings = Arc::clone(&progress);
     let interrupt = CancellationToken::new();
     let services = RunServices {
@@ -84,6 +88,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         global.warn([error.to_string()]);
     }
     if mode != Mode::Json {
+        if mode != Mode::Quiet {
+            output::stderr(&still_waiting(&result, &waited, global));
+        }
         output::stderr(&message(&result, id, global));
     }
     trace::send_at_end(id, global).await;
@@ -98,6 +105,24 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         DriveResult::Paused { .. } => Exit::PAUSED,
         DriveResult::Interrupted => Exit::INTERRUPTED,
     })
+}
+
+/// The names of the gates that wait since before this process drives the run.
+async fn waiting_before(run: &Run, global: &Global) -> anyhow::Result<Vec<String>> {
+    let is_paused = |event: &Event| matches!(event.entry.body, EventBody::RunPaused { .. });
+    if !run.events().iter().any(is_paused) {
+        return Ok(Vec::new());
+    }
+    Ok(gate_names(&open_gates_of_family(&global.store_to_read()?, run.id()).await?))
+}
+
+/// The questions of gates that wait as before: this process did not show them.
+fn still_waiting(result: &DriveResult, waited: &[String], global: &Global) -> String {
+    let DriveResult::Paused { gates, .. } = result else { return String::new() };
+    let names = gate_names(gates);
+    let still = gates.iter().zip(&names).filter(|(_, name)| waited.contains(name));
+    let still: Vec<Gate> = still.map(|(gate, _)| gate.clone()).collect();
+    questions(&still, global.paint_stderr())
 }
 
 fn mode(shown: ShownArgs, global: &Global) -> Mode {

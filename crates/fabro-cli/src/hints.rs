@@ -14,7 +14,7 @@ struct Hint {
     does: &'static str,
 }
 
-const HINTS: [Hint; 19] = [
+const HINTS: [Hint; 21] = [
     hint(
         &["stop", "kill", "abort", "end"],
         "cancel {RUN}",
@@ -80,6 +80,16 @@ const HINTS: [Hint; 19] = [
         "graph {FILE}",
         "prints a workflow as DOT",
     ),
+    hint(
+        &["ui", "web", "open", "server", "dashboard", "gui"],
+        "serve",
+        "shows all runs in a browser; `fabro report RUN` writes one as a file of HTML",
+    ),
+    hint(
+        &["test"],
+        "validate {FILE}",
+        "checks a workflow; `fabro run FILE --dry-run` walks through it",
+    ),
     hint(&["models", "providers"], "model list", "lists the models and who serves them"),
     hint(
         &["config", "login", "auth", "version"],
@@ -97,7 +107,7 @@ const fn hint(words: &'static [&'static str], command: &'static str, does: &'sta
 pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
     if error.kind() == ErrorKind::MissingRequiredArgument {
         let is_run = args.get(1).is_some_and(|word| word == "run" || word == "start");
-        return is_run.then(no_workflow).flatten();
+        return if is_run { no_workflow() } else { no_run(error, args) };
     }
     if error.kind() == ErrorKind::UnknownArgument {
         return unknown_option(error, args);
@@ -136,22 +146,59 @@ pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
 const INPUT_OPTIONS: [&str; 8] =
     ["--set", "--var", "--vars", "--param", "--arg", "--define", "--variable", "--inputs"];
 
-/// The error for an option that `run` has by another name.
+/// What people write for a run that does not ask them.
+const APPROVE_OPTIONS: [&str; 7] =
+    ["-y", "--yes", "--approve", "--auto", "--no-input", "--non-interactive", "--batch"];
+
+/// What people write before the workflow.
+const WORKFLOW_OPTIONS: [&str; 4] = ["-f", "--file", "--workflow", "-w"];
+
+/// The error for an option that `run` has by another name, and for an input without one.
 fn unknown_option(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
+    if !args.iter().any(|word| word == "run" || word == "start") {
+        return None;
+    }
     let name = option.split('=').next().unwrap_or_default();
-    let is_run = args.iter().any(|word| word == "run" || word == "start");
-    (is_run && INPUT_OPTIONS.contains(&name)).then(|| {
+    let next = if INPUT_OPTIONS.contains(&name) {
         let at = args.iter().position(|arg| arg.starts_with(name));
         let rest = at.and_then(|at| args.get(at + 1)).filter(|rest| rest.contains('='));
         let pair = rest.map_or_else(|| "KEY=VALUE".to_owned(), |rest| quoted(rest));
-        usage(
-            format!("`run` has no option `{name}`"),
+        format!("give the workflow an input with `--input {pair}`, or `-I`")
+    } else if APPROVE_OPTIONS.contains(&name) {
+        "`--auto-approve` answers every gate; `--answers FILE` has answers for each".to_owned()
+    } else if WORKFLOW_OPTIONS.contains(&name) {
+        "the workflow stands alone: `fabro run FILE`".to_owned()
+    } else if !name.starts_with('-') && option.contains('=') {
+        let message = format!("`run` takes one workflow, and `{option}` is one more");
+        let pair = quoted(option);
+        return Some(usage(
+            message,
             format!("give the workflow an input with `--input {pair}`, or `-I`"),
-        )
-    })
+        ));
+    } else {
+        return None;
+    };
+    Some(usage(format!("`run` has no option `{name}`"), next))
+}
+
+/// The error for a command that needs a run and has none: the same command with the newest.
+fn no_run(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let (first, others) = missing.split_first()?;
+    if !matches!(first.as_str(), "<RUN>" | "<RUN>...") {
+        return None;
+    }
+    let typed = args[1..].iter().map(|arg| quoted(arg));
+    let others = others.iter().map(|name| name.trim_matches(['<', '>', '.']).to_owned());
+    let words: Vec<String> = typed.chain(["latest".to_owned()]).chain(others).collect();
+    let next =
+        format!("`fabro {}` takes the newest run; `fabro ps` lists them all", words.join(" "));
+    Some(usage("no run is named", next))
 }
 
 fn no_workflow() -> Option<anyhow::Error> {
@@ -236,6 +283,15 @@ mod tests {
         assert_snapshot!(check("fabro flow.fabro --dry-run"), @"there is no command `flow.fabro`: run the workflow with `fabro run flow.fabro --dry-run`");
         assert_snapshot!(check("fabro run a.fabro --set k=v"), @"`run` has no option `--set`: give the workflow an input with `--input k=v`, or `-I`");
         assert_snapshot!(check("fabro run a.fabro --var"), @"`run` has no option `--var`: give the workflow an input with `--input KEY=VALUE`, or `-I`");
+        assert_snapshot!(check("fabro run a.fabro k=v"), @"`run` takes one workflow, and `k=v` is one more: give the workflow an input with `--input k=v`, or `-I`");
+        assert_snapshot!(check("fabro run a.fabro -y"), @"`run` has no option `-y`: `--auto-approve` answers every gate; `--answers FILE` has answers for each");
+        assert_snapshot!(check("fabro run --file a.fabro"), @"`run` has no option `--file`: the workflow stands alone: `fabro run FILE`");
+        assert_snapshot!(check("fabro run a.fabro --frobnicate"), @"no hint");
+        assert_snapshot!(check("fabro ui"), @"there is no command `ui`: `fabro serve` shows all runs in a browser; `fabro report RUN` writes one as a file of HTML");
+        assert_snapshot!(check("fabro resume"), @"no run is named: `fabro resume latest` takes the newest run; `fabro ps` lists them all");
+        assert_snapshot!(check("fabro --store x replay --json"), @"no run is named: `fabro --store x replay --json latest` takes the newest run; `fabro ps` lists them all");
+        assert_snapshot!(check("fabro steer"), @"no run is named: `fabro steer latest TEXT` takes the newest run; `fabro ps` lists them all");
+        assert_snapshot!(check("fabro backup"), @"no hint");
         assert_snapshot!(check("fabro ps --set k=v"), @"no hint");
         assert_snapshot!(check("fabro artifact latest *.png"), @"`artifact` has no command `latest`: list the artifacts of a run with `fabro artifact list latest '*.png'`");
         assert_snapshot!(check("fabro model info"), @"no hint");

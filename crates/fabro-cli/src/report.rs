@@ -83,7 +83,8 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
             )
         }
         RunError::NoSuchGate { open, .. } => {
-            usage(message, format!("waiting: {}", open.join(", ")))
+            let open = open.join(", ");
+            usage(message, format!("waiting: {open}; a text of several words stands in quotes"))
         }
         RunError::AmbiguousGate { names } => {
             usage(message, format!("name one of them before the choice: {}", names.join(", ")))

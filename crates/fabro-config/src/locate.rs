@@ -121,8 +121,20 @@ pub fn locate(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Conf
         _ if arg.contains(['/', '\\']) => {}
         _ => return by_name(arg, cwd, home),
     }
-    existing(&path)?;
+    existing(&path).map_err(|error| match error {
+        ConfigError::NoFile(path, near) if near.is_empty() => {
+            let near = stem_of_name(arg, cwd).into_iter().collect();
+            ConfigError::NoFile(path, near)
+        }
+        error => error,
+    })?;
     Ok(Target { workflow_file: path, run_file: None })
+}
+
+/// The name of a workflow of the projects that `cwd` is in, for `NAME.fabro`.
+fn stem_of_name(arg: &str, cwd: &Path) -> Option<String> {
+    let stem = Path::new(arg).file_stem()?.to_str()?;
+    (!arg.contains(['/', '\\']) && workflow_names(cwd).contains(stem)).then(|| stem.to_owned())
 }
 
 /// Reads a run.toml; its relative paths stay as written.

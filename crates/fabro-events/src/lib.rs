@@ -102,14 +102,17 @@ impl Entry {
     }
 }
 
-/// An event of a stage, before the engine adds which stage it is.
-#[derive(Clone, Debug, PartialEq)]
+/// An event of a stage, before the engine adds which stage it is. Its JSON is that of an [`Entry`] with the same fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Note {
     /// What happened.
+    #[serde(flatten)]
     pub body: EventBody,
     /// The agent session it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<Arc<str>>,
     /// The session that spawned that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_session_id: Option<Arc<str>>,
 }
 

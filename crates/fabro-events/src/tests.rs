@@ -88,3 +88,25 @@ fn times_outside_the_calendar_do_not_panic() {
         assert!(timestamp(ms).ends_with('Z'));
     }
 }
+
+#[test]
+fn a_note_is_written_as_its_entry() {
+    let body = EventBody::AgentToolStarted {
+        call_id: "c1".into(),
+        tool: "grep".into(),
+        arguments: "{}".into(),
+    };
+    let note = Note {
+        session_id: Some("a@1/2".into()),
+        parent_session_id: Some("a@1".into()),
+        ..body.clone().into()
+    };
+    let entry = Entry {
+        session_id: Some("a@1/2".into()),
+        parent_session_id: Some("a@1".into()),
+        ..Entry::new(body)
+    };
+    let json = serde_json::to_value(&note).unwrap();
+    assert_eq!(json, serde_json::to_value(&entry).unwrap());
+    assert_eq!(serde_json::from_value::<Note>(json).unwrap(), note);
+}

@@ -154,7 +154,7 @@ impl ErrorKind {
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::RateLimit => "the model's rate limit is reached: try again later",
-            Self::Overloaded => "the model is overloaded: try again later",
+            Self::Overloaded => "the model's server is overloaded or has failed: try again later",
             Self::Timeout => "the model did not answer in time: try again later",
             Self::Unreachable => "the model's provider cannot be reached: check its address",
             Self::Auth => "the model's provider refused the key: check it",

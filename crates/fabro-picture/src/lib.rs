@@ -46,7 +46,8 @@ pub const MAX_EDGES: usize = 3_000;
 pub struct Marks {
     /// The nodes that it came to, by id.
     pub nodes: BTreeMap<String, NodeMark>,
-    /// How often an edge was taken, by its ends and its label.
+    /// How often an edge was taken, by its ends and its label as the workflow has it (`[R] Retry`). Nodes and edges
+    /// that the workflow does not have are left out.
     pub edges: BTreeMap<(String, String, Option<String>), u32>,
 }
 

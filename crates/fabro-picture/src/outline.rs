@@ -8,7 +8,7 @@ use fabro_types::NodeKind;
 use crate::words::{cut, plain, width};
 use crate::{Marks, time};
 
-/// A workflow as an outline of lines of at most `columns` columns: nodes in the order in which the
+/// A workflow as an outline of lines of at most `columns` columns, or of 30 where that is less: nodes in the order in which the
 /// start leads to them, below each the edges that leave it. `↑` marks an edge to a node above.
 pub fn outline(workflow: &Workflow, marks: Option<&Marks>, columns: usize) -> String {
     let columns = columns.max(30);

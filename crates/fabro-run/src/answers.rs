@@ -63,7 +63,8 @@ pub(crate) fn prepared_answers(
 ) -> Result<Option<QueueInterviewer>, SetupError> {
     let Some(text) = &settings.answers else { return Ok(None) };
     let queue = QueueInterviewer::from_json(text).map_err(|error| {
-        SetupError::new(format!("the answers are not valid: {error}"), "fix the file")
+        let fix = r#"write an object of lists by gate, such as {"ask": ["K", "free text"]}"#;
+        SetupError::new(format!("the answers are not valid: {error}"), fix)
     })?;
     for (node, count) in used {
         queue.skip(node, *count);

@@ -62,7 +62,7 @@ pub fn read_text(path: &Path) -> Result<String, String> {
 }
 
 /// The same of an open descriptor too, such as a shell's `<(…)`: it is read to its end, at most up to the
-/// limit. A named pipe is refused: it may have no writer.
+/// limit. A named pipe is refused: it may have no writer. A byte order mark is left out.
 ///
 /// # Errors
 /// The reason, for a message.
@@ -73,7 +73,12 @@ pub fn read_text_or_pipe(path: &Path) -> Result<String, String> {
     if !meta.is_file() && (meta.is_dir() || !is_descriptor) {
         return Err("it is not a file".to_owned());
     }
-    read_at_most(path, &meta)
+    read_at_most(path, &meta).map(without_mark)
+}
+
+/// A text without the byte order mark that editors on Windows put before it.
+fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
 fn read_at_most(path: &Path, meta: &fs::Metadata) -> Result<String, String> {

@@ -186,12 +186,20 @@ fn asked(name: &str, body: &EventBody, now_ms: i64) -> Option<String> {
         let default = default_option(options, text_option.as_ref(), default_choice.as_deref());
         let _ = match default.filter(|option| option.unavailable.is_none()) {
             Some(option) if option.key.is_empty() => {
-                write!(text, " (goes to {} in {left}, also by `fabro answer`)", option.to)
+                write!(
+                    text,
+                    " (after {left} it goes to {}; `fabro answer` can answer before)",
+                    option.to
+                )
             }
             Some(option) => {
-                write!(text, " (answers {} in {left}, also by `fabro answer`)", named(option))
+                write!(
+                    text,
+                    " (after {left} {} is taken; `fabro answer` can answer before)",
+                    named(option)
+                )
             }
-            None => write!(text, " (within {left}, also by `fabro answer`)"),
+            None => write!(text, " (within {left}; `fabro answer` can answer too)"),
         };
     }
     Some(text)

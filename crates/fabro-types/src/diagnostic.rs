@@ -35,8 +35,9 @@ pub enum Severity {
     Error,
 }
 
-/// One finding about a source text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One finding about a source text. As an error it is its message alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
 pub struct Diagnostic {
     /// The stable name of the rule, such as `edge-target`.
     pub rule: &'static str,

@@ -67,6 +67,7 @@ const BROKEN: &[(&str, &str)] = &[
         "label-condition",
         "digraph { start -> a; a [shape=hexagon]; a -> b [condition=Yes]; a -> exit; b -> exit }",
     ),
+    ("label-template", "digraph { start -> a -> exit [label=\"{{ goal }}\"]; a [prompt=x] }"),
     ("missing-attribute", "digraph { start -> a -> exit; a [shape=insulator] }"),
     ("missing-workflow", "digraph { start -> a -> exit; a [shape=house] }"),
     ("missing-prompt", "digraph { start -> a -> exit }"),

@@ -113,7 +113,7 @@ async fn a_summary_that_fails_changes_nothing_and_is_tried_again() {
         let at = lines.iter().position(|line| line.starts_with("error ")).unwrap();
         assert_eq!(
             lines[at],
-            "error transient_infra: the summary call failed: the model is overloaded: try again later"
+            "error transient_infra: the summary call failed: the model's server is overloaded or has failed: try again later"
         );
         assert_eq!(lines[at - 2], "compaction started");
         assert!(lines[at + 2].starts_with("assistant: "), "{}", lines[at + 2]);
@@ -202,7 +202,10 @@ fn overflowing(summary: Turn) -> Arc<Play> {
 async fn an_overflow_is_survived_without_a_summary_of_the_model() {
     let long = "word ".repeat(20_000);
     for (summary, expect) in [
-        (Turn::Fail(ErrorKind::Overloaded), "the model is overloaded: try again later"),
+        (
+            Turn::Fail(ErrorKind::Overloaded),
+            "the model's server is overloaded or has failed: try again later",
+        ),
         (say(" "), "the model's summary is empty"),
         (say(&long), "not smaller than the messages it replaces"),
     ] {

@@ -412,7 +412,7 @@ async fn failed_tries_are_recorded_and_counted() {
     assert_eq!(answer.usage.failed_requests, 1);
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
-    error transient_infra: asking again in 1 s: the model is overloaded: try again later
+    error transient_infra: asking again in 1 s: the model's server is overloaded or has failed: try again later
     --
     assistant: there (1 turns)
     ");
@@ -440,7 +440,7 @@ async fn a_failed_try_is_recorded_before_the_next_one() {
     assert_eq!((session.usage().failed_requests, session.usage().cost_usd), (1, 0.25));
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
-    error transient_infra: asking again in 1 s: the model is overloaded: try again later
+    error transient_infra: asking again in 1 s: the model's server is overloaded or has failed: try again later
     ");
     // After a kill during the wait, the session resumes with the same request.
     let recorded = Transcript::from_notes(&journal.notes(), super::no_blobs).unwrap();

@@ -1,10 +1,12 @@
 //! `fabro answer`.
 
+use std::path::Path;
+
 use clap_complete::ArgValueCandidates;
 use fabro_events::GateOption;
 use fabro_gate::{GateAnswer, match_answer};
 use fabro_run::{Gate, RunError, gate_names, open_gates_of_family};
-use fabro_store::SqliteStore;
+use fabro_store::{SqliteStore, StoreError};
 use fabro_terminal::clean;
 use fabro_types::{RunId, one_line};
 
@@ -13,7 +15,7 @@ use crate::complete;
 use crate::drive::resume_hint;
 use crate::error;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, quoted};
 use crate::output;
 
 /// The longest label of an option that is shown, in characters.
@@ -38,7 +40,15 @@ pub struct AnswerArgs {
 
 /// Answers a gate, of the run or of one of its sub-workflows.
 pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_change(&args.run).await?;
+    let (store, run) = match global.run_to_change(&args.run).await {
+        Err(error) if args.words.is_empty() && is_missing(&error) => {
+            let word = quoted(Path::new(&args.run));
+            let answer = global.command(&format!("answer latest {word}"));
+            let next = format!("name the run before the choice: `{answer}`");
+            return Err(error::usage(error.to_string(), next));
+        }
+        found => found?,
+    };
     let (name, choice) = match args.words.as_slice() {
         [gate, choice] => (Some(gate.as_str()), choice),
         [choice] => (None, choice),
@@ -48,6 +58,11 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
     let hint = resume_hint(&store, run, global).await?;
     output::text(&format!("answered {}{}\n{hint}", gate.node, meaning(&gate)))?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// Whether there is no such run.
+fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StoreError::NotFound { .. }))
 }
 
 /// How the answer was read, which may not be as it was meant: a word that is no option is free text.

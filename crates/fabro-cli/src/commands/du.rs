@@ -20,7 +20,7 @@ use crate::output;
 /// Show the space that runs take, the largest first
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. A blob or an artifact that several runs have is shown as shared, and\ngoes with the last of them. `fabro prune` removes runs."
+    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. What several runs have (a blob, an artifact, a\nfile that a fork took over) is shown as shared, and goes with the last of them. `fabro prune` removes runs."
 )]
 pub struct DuArgs {
     /// Only these runs
@@ -44,6 +44,7 @@ pub(super) struct SizeRow {
     pub(super) artifacts_bytes: u64,
     pub(super) shared_artifacts_bytes: u64,
     pub(super) files_bytes: u64,
+    pub(super) shared_files_bytes: u64,
     /// What removing it would free.
     pub(super) total_bytes: u64,
     #[serde(skip)]
@@ -62,6 +63,7 @@ impl SizeRow {
             artifacts_bytes: usage.artifacts,
             shared_artifacts_bytes: usage.shared_artifacts,
             files_bytes: usage.files,
+            shared_files_bytes: usage.shared_files,
             total_bytes: usage.own(),
             last_ms: summary.ended_at_ms.unwrap_or(summary.started_at_ms),
         }
@@ -162,7 +164,7 @@ pub(super) fn table(rows: &[SizeRow], global: &Global) -> String {
             size(row.records_bytes),
             size(row.blobs_bytes),
             size(row.artifacts_bytes),
-            size(row.shared_blobs_bytes + row.shared_artifacts_bytes),
+            size(row.shared_blobs_bytes + row.shared_artifacts_bytes + row.shared_files_bytes),
             size(row.files_bytes),
             size(row.total_bytes),
             row.workflow.clone(),

@@ -71,13 +71,17 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
         .join(template.name);
     let files = template.files.iter().map(|(name, content)| file(template, name, content));
     let files: Vec<_> = files.collect();
+    let there = match args.dir.strip_prefix(".") {
+        Ok(dir) if dir.as_os_str().is_empty() => String::new(),
+        _ => format!("cd {} && ", clean(&quoted(&args.dir))),
+    };
     if let Some((name, _)) =
         files.iter().find(|(name, _)| dir.join(name).symlink_metadata().is_ok())
     {
         return Err(error::usage(
             format!("{} exists already", dir.join(name).display()),
             format!(
-                "nothing was changed; run it with `fabro run {}`, or choose another directory",
+                "nothing was changed; run it with `{there}fabro run {}`, or choose another directory",
                 template.name
             ),
         ));
@@ -91,10 +95,6 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
         })?;
         let _ = writeln!(text, "{}", clean(&path.to_string_lossy()));
     }
-    let there = match args.dir.strip_prefix(".") {
-        Ok(dir) if dir.as_os_str().is_empty() => String::new(),
-        _ => format!("cd {} && ", clean(&quoted(&args.dir))),
-    };
     let _ = writeln!(text, "\nrun it with: {there}fabro run {}", template.name);
     output::text(&text)?;
     Ok(Exit::SUCCEEDED)

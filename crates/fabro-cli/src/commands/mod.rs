@@ -36,7 +36,7 @@ pub mod report;
 pub mod resume;
 pub mod rm;
 pub mod run;
-mod run_lines;
+pub mod run_lines;
 pub mod sandbox;
 pub mod serve;
 pub mod steer;

@@ -1,6 +1,5 @@
 //! `fabro prune`.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -76,7 +75,7 @@ struct Report {
     removed: bool,
     runs: Vec<SizeRow>,
     freed_bytes: u64,
-    /// What the database has for later runs: a small part is not worth compacting it.
+    /// What the database has then for later runs: a small part is not worth compacting it.
     free_bytes: u64,
 }
 
@@ -112,9 +111,13 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
         .map(|(_, row)| row.clone())
         .collect();
     if !args.force {
-        let freed_bytes = expected(&selected, &before);
-        let report =
-            Report { removed: false, runs: selected, freed_bytes, free_bytes: before.free };
+        let (on_disk, in_database) = expected(&selected, &before);
+        let report = Report {
+            removed: false,
+            runs: selected,
+            freed_bytes: on_disk,
+            free_bytes: in_database,
+        };
         output::report(args.json, &report, || shown(args, &report, global))?;
         return Ok(Exit::SUCCEEDED);
     }
@@ -139,7 +142,9 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
         ]);
     }
     let after = store.usage().await?;
-    let freed_bytes = taken(&before).saturating_sub(taken(&after));
+    // The log of the database grows while runs are removed: this takes nothing of what their files took.
+    let freed_bytes = files(&before).saturating_sub(files(&after))
+        + before.database.saturating_sub(after.database);
     let report = Report { removed: true, runs: removed, freed_bytes, free_bytes: after.free };
     output::report(args.json, &report, || done(&report))?;
     match failure {
@@ -148,20 +153,23 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     }
 }
 
-/// What removing these runs would free.
-fn expected(selected: &[SizeRow], usage: &StoreUsage) -> u64 {
-    let runs: u64 = selected.iter().map(|row| row.total_bytes).sum();
-    runs + usage.free + usage.unnamed_blobs + usage.unnamed_artifacts
+/// What removing these runs would give back to the disk, and to later runs in the database: a small part of it
+/// stays there.
+fn expected(selected: &[SizeRow], usage: &StoreUsage) -> (u64, u64) {
+    let files: u64 = selected.iter().map(|row| row.files_bytes + row.artifacts_bytes).sum();
+    let records: u64 = selected.iter().map(|row| row.records_bytes + row.blobs_bytes).sum();
+    let on_disk = files + usage.unnamed_artifacts;
+    let in_database = records + usage.free + usage.unnamed_blobs;
+    if in_database < LEAST_FREE { (on_disk, in_database) } else { (on_disk + in_database, 0) }
 }
 
-/// What a store takes on the disk.
-fn taken(usage: &StoreUsage) -> u64 {
-    let files: u64 = usage.runs.iter().map(|run| run.files).sum();
-    usage.database + usage.blob_files + usage.artifacts + files
+/// What a store takes on the disk beside its database.
+fn files(usage: &StoreUsage) -> u64 {
+    usage.blob_files + usage.artifacts + usage.files
 }
 
 fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
-    let about = size(report.freed_bytes);
+    let about = space(report);
     if !args.has_condition() {
         return format!(
             "No run is selected: name a condition, such as --older-than 30d. --force alone would free about {about}.\n"
@@ -180,13 +188,18 @@ fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
 }
 
 fn done(report: &Report) -> String {
-    let mut freed = size(report.freed_bytes);
-    if report.free_bytes > 0 {
-        let free = size(report.free_bytes);
-        let _ = write!(freed, "; {free} in the database is free for later runs");
-    }
+    let freed = space(report);
     match report.runs.len() {
         1 => format!("removed 1 run, and freed {freed}\n"),
         count => format!("removed {count} runs, and freed {freed}\n"),
+    }
+}
+
+/// The freed space: of the disk, and what the database keeps for later runs.
+fn space(report: &Report) -> String {
+    let disk = size(report.freed_bytes);
+    match report.free_bytes {
+        0 => disk,
+        free => format!("{disk} of the disk and {} in the database for later runs", size(free)),
     }
 }

@@ -53,11 +53,17 @@ fn a_gate_is_answered_later() {
     error: "maybe" is not an answer: choose [Y] Yes or [N] No
       help: answer with one of these
     "#);
+    assert_snapshot!(project.run(&["answer", "y"]), @r"
+    exit 2
+    ── stderr
+    error: there is no run `y`; `fabro ps` lists them
+      help: name the run before the choice: `fabro answer latest y`
+    ");
     assert_snapshot!(project.run(&["answer", "latest", "other", "y"]), @r"
     exit 2
     ── stderr
     error: no gate `other` waits for an answer
-      help: waiting: review@1
+      help: waiting: review@1; a text of several words stands in quotes
     ");
     assert_snapshot!(project.run(&["answer", "latest", "review", "y"]), @r"
     exit 0

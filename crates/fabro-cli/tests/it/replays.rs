@@ -38,6 +38,12 @@ fn a_run_comes_out_the_same_and_nothing_is_done() {
     assert_eq!(project.read("traces"), "counted\n");
     assert!(!project.path().join("plan.txt").exists());
     assert_eq!(project.output(&["events", "latest"]).stdout, events);
+    assert_eq!(project.exit(&["rewind", "latest", "count"]), 0);
+    assert_snapshot!(project.run(&["replay", "latest"]), @r"
+    exit 0
+    ── stdout
+    ✓ the same: 0 events since the run was forked or rewound, up to the end of the record
+    ");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 
 use super::project::{Project, filters};
+use super::worktrees::repository;
 
 /// Prints more than a record may hold: a blob in a file, the same for every run.
 const LARGE: &str = "digraph Large {
@@ -133,12 +134,12 @@ fn prune_says_what_it_would_do() {
     run status age records blobs artifacts shared files total workflow
     [ID] partially_succeeded [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Fails
 
-    --force would remove this run and free about [SIZE].
+    --force would remove this run and free about [SIZE] of the disk and [SIZE] in the database for later runs.
     ");
     assert_snapshot!(project.run(&["prune", "--workflow", "Large", "--force"]), @r"
     exit 0
     ── stdout
-    removed 2 runs, and freed [SIZE]; [SIZE] in the database is free for later runs
+    removed 2 runs, and freed [SIZE] of the disk and [SIZE] in the database for later runs
     ");
     assert_snapshot!(project.run(&["prune", "--status", "running"]), @r"
     exit 2
@@ -154,4 +155,26 @@ fn prune_says_what_it_would_do() {
 
     For more information, try '--help'.
     "#);
+}
+
+#[test]
+fn files_that_a_fork_took_over_are_shared() {
+    let project = repository(
+        "digraph w { start -> one -> exit; one [shape=parallelogram, script=\"echo 1 > one.txt\"] }",
+    );
+    assert_eq!(project.exit(&["run", "w.fabro", "-q"]), 0);
+    assert_eq!(project.exit(&["fork", "latest", "one"]), 0);
+    let runs = project.json(&["du", "--json"])["runs"].clone();
+    let all = |name: &str| runs.as_array().unwrap().iter().map(|run| run[name].clone()).collect();
+    let artifacts: Vec<Value> = all("artifacts_bytes");
+    assert_eq!(artifacts, [0, 0]);
+    let shared: Vec<Value> = all("shared_files_bytes");
+    assert!(shared[0].as_u64() > Some(0) && shared[0] == shared[1], "{runs}");
+    let first = runs.as_array().unwrap().iter().find(|run| run["status"] == "succeeded").unwrap();
+    let pruned = project.json(&["prune", "--status", "succeeded", "--json", "--force"]);
+    // The database may shrink too.
+    let freed = pruned["freed_bytes"].as_u64();
+    assert!(freed >= first["files_bytes"].as_u64() && freed > Some(0), "{pruned}: {first}");
+    let forked = &project.json(&["du", "--json"])["runs"][0];
+    assert_eq!(forked["shared_files_bytes"], 0, "the fork keeps what it shared, and has it alone");
 }

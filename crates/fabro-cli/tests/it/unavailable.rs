@@ -115,7 +115,7 @@ async fn a_corrected_address_counts_when_it_is_asked_for() {
 fn the_first_failure_is_named_everywhere() {
     // `y` fails first, and makes `x` fail, whose branch is the first one.
     let source = "digraph { start; exit; f [shape=component]; m [shape=tripleoctagon]
-        x [shape=parallelogram, script=\"until test -e broken; do sleep 0.01; done; exit 1\"]
+        x [shape=parallelogram, script=\"until test -e broken; do sleep 0.01; done; sleep 1; exit 1\"]
         y [shape=parallelogram, script=\"touch broken; exit 5\"]
         start -> f; f -> x -> m; f -> y -> m; m -> exit }";
     let project = Project::with(&[("w.fabro", source)]);

@@ -72,6 +72,8 @@ fn what_is_not_there_is_said_with_what_is() {
     assert_eq!((tried.len(), near), (3 * depth, vec!["review".to_owned()]));
     assert_snapshot!(check(&dir, "", "reviwe"), @"there is no workflow `reviwe` (did you mean `review`?); looked for DIR/.fabro/workflows/reviwe/workflow.toml, DIR/.fabro/workflows/reviwe/workflow.fabro, DIR/.fabro/workflows/reviwe.fabro, and the same in the folders above");
     assert_snapshot!(check(&dir, "", "src/mian.dot"), @"there is no file DIR/src/mian.dot (did you mean `main.dot`?)");
+    assert_snapshot!(check(&dir, "", "review.fabro"), @"there is no file DIR/review.fabro (did you mean `review`?)");
+    assert_snapshot!(check(&dir, "", "src/review.fabro"), @"there is no file DIR/src/review.fabro");
     assert_snapshot!(check(&dir, "", "src/"), @"DIR/src/ is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml (did you mean one of `DIR/src/bad.toml`, `DIR/src/lost.toml`, `DIR/src/main.dot`?)");
     assert_snapshot!(check(&dir, "", "src/lost.toml"), @"DIR/src/lost.toml names the workflow DIR/src/mian.dot, which is not a file: correct `workflow.graph` (did you mean `main.dot`?)");
     assert_snapshot!(check(&dir, "", "src/bad.toml"), @"DIR/src/bad.toml:3:8: `run.goal` is an integer, but a string is expected (write it in quotes)");

@@ -201,7 +201,11 @@ impl LlmHandler {
         }
         let named = listed().flat_map(|name| unknown_tools(name));
         for name in named.filter(|name| offer.tools.get(name).is_none()) {
-            let warning = format!("the node names `{name}`, and there is no such tool");
+            let end = format!("__{name}");
+            let mut all = offer.tools.names().into_iter();
+            let meant = all.find(|it| it.starts_with("mcp__") && it.ends_with(&end));
+            let meant = meant.map(|it| format!(": did you mean `{it}`?")).unwrap_or_default();
+            let warning = format!("the node names `{name}`, and there is no such tool{meant}");
             warn(&stage.reporter, "tools", warning).await;
         }
         let tools = allowed(agent, &offer.tools);

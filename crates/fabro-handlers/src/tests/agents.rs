@@ -115,7 +115,7 @@ fn transient_errors_are_retried_and_wait_as_asked() {
     insta::assert_snapshot!(Scene::new(graph).model(model).story(), @r"
     001 start@1 succeeded -> p (unconditional)
     p retries in 12500 ms: the model's rate limit is reached: try again later (transient_infra)
-    p retries in 60000 ms: the model is overloaded: try again later (transient_infra)
+    p retries in 60000 ms: the model's server is overloaded or has failed: try again later (transient_infra)
     p retries in 0 ms: the model did not answer in time: try again later (transient_infra)
     002 p@1 succeeded in 4 -> exit (unconditional)
     003 exit@1 succeeded

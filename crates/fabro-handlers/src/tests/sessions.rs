@@ -72,6 +72,7 @@ impl Toolbox for Bench {
         let tools = [
             ("write", Permissions::ReadWrite),
             ("run", Permissions::Full),
+            ("mcp__tick__lookup", Permissions::Full),
             ("get_workflow_context", Permissions::ReadOnly),
             ("append_workflow_context", Permissions::ReadOnly),
         ]
@@ -195,8 +196,7 @@ fn an_agent_works_with_its_tools() {
 
 #[test]
 fn tools_that_are_not_there_are_told() {
-    let source =
-        "digraph { start -> a -> exit; a [prompt=Work, tools=\"write\\nnope, mcp__x__y wait\"] }";
+    let source = "digraph { start -> a -> exit; a [prompt=Work, tools=\"write\\nnope, mcp__x__y wait lookup tick__lookup\"] }";
     let model = json!({"a": [call("write", "x.rs"), {"text": "done"}]});
     let scene = Scene::new(source).model(&model.to_string()).agents(agents(&Arc::default()));
     scene.drive().unwrap();
@@ -208,7 +208,11 @@ fn tools_that_are_not_there_are_told() {
             _ => None,
         })
         .collect();
-    insta::assert_snapshot!(warnings.join("\n"), @"the node names `nope`, and there is no such tool");
+    insta::assert_snapshot!(warnings.join("\n"), @r"
+    the node names `nope`, and there is no such tool
+    the node names `lookup`, and there is no such tool: did you mean `mcp__tick__lookup`?
+    the node names `tick__lookup`, and there is no such tool: did you mean `mcp__tick__lookup`?
+    ");
     assert!(talk(&scene).contains("write gave: wrote x.rs"));
 }
 

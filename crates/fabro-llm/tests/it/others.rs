@@ -223,7 +223,7 @@ async fn responses_end_in_many_ways() {
     MaxTokens half
     ContentFilter: the model's provider refused to answer: change the prompt (test: the answer was filtered)
     RateLimit: the model's rate limit is reached: try again later (test: rate_limit_exceeded: m)
-    Overloaded: the model is overloaded: try again later (test: server_error: m)
+    Overloaded: the model's server is overloaded or has failed: try again later (test: server_error: m)
     ContextOverflow: the conversation exceeds the model's context window: shorten it, or choose a larger model (test: context_length_exceeded: m)
     ContentFilter: the model's provider refused to answer: change the prompt (test: No)
     BrokenStream: the model's answer stopped before its end: try again (test: it ended before it was complete)
@@ -397,7 +397,7 @@ async fn gemini_ends_in_many_ways() {
     UnusableAnswer: the model's answer cannot be used: try again (test: MALFORMED_FUNCTION_CALL)
     BrokenStream: the model's answer stopped before its end: try again (test: it ended before it was complete)
     ContentFilter: the model's provider refused to answer: change the prompt (test: SAFETY)
-    Overloaded: the model is overloaded: try again later (test: UNAVAILABLE: m)
+    Overloaded: the model's server is overloaded or has failed: try again later (test: UNAVAILABLE: m)
     ");
     let server = Server::start(vec![Response::bytes(400, "application/json",
         r#"{"error": {"code": 400, "message": "The input token count (9) exceeds the maximum number of tokens allowed (8).", "status": "INVALID_ARGUMENT"}}"#)]).await.unwrap();

@@ -28,6 +28,8 @@ pub struct StoreUsage {
     pub artifacts: u64,
     /// The artifacts that no run names.
     pub unnamed_artifacts: u64,
+    /// The other files of all runs. What several runs have counts once.
+    pub files: u64,
     /// Each run that is not a sub-workflow's, in the order of their ids.
     pub runs: Vec<RunUsage>,
 }
@@ -47,11 +49,13 @@ pub struct RunUsage {
     pub artifacts: u64,
     /// The artifacts that it has and other runs too.
     pub shared_artifacts: u64,
-    /// The other files of its stages.
+    /// The other files of its stages that no other run has.
     pub files: u64,
+    /// The other files that it has and other runs too: a fork has the contents of changed files as its run does.
+    pub shared_files: u64,
 }
 
-/// A file with several names: an artifact.
+/// A file with several names: an artifact, or a content of a changed file that a fork has too.
 struct Link {
     length: u64,
     /// How many names it has.
@@ -73,6 +77,17 @@ impl RunUsage {
             artifacts: 0,
             shared_artifacts: 0,
             files: 0,
+            shared_files: 0,
+        }
+    }
+
+    /// Where a file with several names counts.
+    fn linked(&mut self, is_artifact: bool, is_own: bool) -> &mut u64 {
+        match (is_artifact, is_own) {
+            (true, true) => &mut self.artifacts,
+            (true, false) => &mut self.shared_artifacts,
+            (false, true) => &mut self.files,
+            (false, false) => &mut self.shared_files,
         }
     }
 
@@ -111,13 +126,19 @@ impl Database {
             let dir = self.runs_dir().join(row.run.to_string());
             usage.files += tree_length(&dir, links.entry(run).or_default())?;
         }
+        let pool = self.artifacts_dir();
+        let mut in_pool = Links::new();
+        tree_length(&pool, &mut in_pool)?;
+        let mut files: u64 = runs.values().map(|usage| usage.files).sum();
+        let mut counted = BTreeSet::new();
         for (run, links) in links {
             let Some(usage) = runs.get_mut(&run) else { continue };
-            for link in links.into_values() {
+            for (inode, link) in links {
+                let is_artifact = in_pool.contains_key(&inode);
+                files += if !is_artifact && counted.insert(inode) { link.length } else { 0 };
                 // The pool has one name more.
-                let is_own = link.all <= link.seen + 1;
-                let sum = if is_own { &mut usage.artifacts } else { &mut usage.shared_artifacts };
-                *sum += link.length;
+                let is_own = link.all <= link.seen + u64::from(is_artifact);
+                *usage.linked(is_artifact, is_own) += link.length;
             }
         }
         let mut named_by: BTreeMap<i64, BTreeSet<RunId>> = BTreeMap::new();
@@ -142,7 +163,6 @@ impl Database {
             }
         }
         let log = self.path.with_extension("db-wal");
-        let pool = self.artifacts_dir();
         let artifacts =
             fabro_artifacts::pool_usage(&pool).map_err(|error| StoreError::io(pool, error))?;
         Ok(StoreUsage {
@@ -152,6 +172,7 @@ impl Database {
             unnamed_blobs,
             artifacts: artifacts.total,
             unnamed_artifacts: artifacts.unnamed,
+            files,
             runs: runs.into_values().collect(),
         })
     }

@@ -15,6 +15,7 @@ mod file_outside;
 mod freeform_edges;
 mod isolation;
 mod label_condition;
+mod label_template;
 mod missing_attribute;
 mod missing_prompt;
 mod misspelled_attribute;
@@ -60,6 +61,7 @@ const LINTS: &[Lint] = &[
     freeform_edges::check,
     isolation::check,
     label_condition::check,
+    label_template::check,
     missing_attribute::check,
     missing_prompt::check,
     misspelled_attribute::check,
