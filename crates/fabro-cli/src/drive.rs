@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use fabro_engine::{checkpoint, read_all, stage_dir};
-use fabro_events::{Candidate, PauseReason, StageFailure};
+use fabro_events::{Candidate, EventBody, PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_inspect::{Cause, changes};
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
@@ -53,6 +53,10 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     progress.watch_visits(run.unlimited_nodes());
     progress.recall(&checkpoint::effective(run.events()));
     let has_worktree = changes(run.events()).is_some_and(|changes| changes.worktree.is_some());
+    let is_dry_run = run.events().iter().any(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => created.dry_run,
+        _ => false,
+    });
     let keeps_metadata = run.git().metadata == Some(true);
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);
@@ -80,13 +84,17 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     if let Some(error) = progress.take_write_error() {
         return Err(output::unwritten(&error));
     }
-    if keeps_metadata && let Err(error) = metadata::keep(&global.store_to_read()?, id).await {
-        global.warn([error.to_string()]);
+    if keeps_metadata {
+        let kept = metadata::keep(&global.store_to_read()?, id).await;
+        global.warn(kept.map_or_else(|error| vec![error.to_string()], |(_, damage)| damage));
     }
     if mode != Mode::Json {
         output::stderr(&message(&result, id, global));
     }
-    trace::send_at_end(id, global).await;
+    // It reaches nothing outside, and a collector may be named by the settings of a project.
+    if !is_dry_run {
+        trace::send_at_end(id, global).await;
+    }
     if matches!(mode, Mode::Live | Mode::Plain) && has_worktree {
         output::stderr(&branch_text(id, global).await?);
     }
