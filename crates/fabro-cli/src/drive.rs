@@ -56,6 +56,10 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     progress.watch_visits(run.unlimited_nodes());
     progress.recall(&checkpoint::effective(run.events()));
     let has_worktree = changes(run.events()).is_some_and(|changes| changes.worktree.is_some());
+    let is_dry_run = run.events().iter().any(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => created.dry_run,
+        _ => false,
+    });
     let keeps_metadata = run.git().metadata == Some(true);
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);
@@ -84,8 +88,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     if let Some(error) = progress.take_write_error() {
         return Err(output::unwritten(&error));
     }
-    if keeps_metadata && let Err(error) = metadata::keep(&global.store_to_read()?, id).await {
-        global.warn([error.to_string()]);
+    if keeps_metadata {
+        let kept = metadata::keep(&global.store_to_read()?, id).await;
+        global.warn(kept.map_or_else(|error| vec![error.to_string()], |(_, damage)| damage));
     }
     if mode != Mode::Json {
         if mode != Mode::Quiet {
@@ -93,7 +98,10 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         }
         output::stderr(&message(&result, id, global));
     }
-    trace::send_at_end(id, global).await;
+    // It reaches nothing outside, and a collector may be named by the settings of a project.
+    if !is_dry_run {
+        trace::send_at_end(id, global).await;
+    }
     if matches!(mode, Mode::Live | Mode::Plain) && has_worktree {
         output::stderr(&branch_text(id, global).await?);
     }

@@ -34,6 +34,17 @@ pub fn store(message: impl Into<String>, next: impl Into<String>) -> anyhow::Err
     error(message, next, Exit::STORE)
 }
 
+/// Something that is stored is damaged.
+pub fn damaged(message: &str) -> anyhow::Error {
+    let next = "restore the last backup of the store; `fabro verify` names all that is damaged";
+    store(fabro_terminal::clean(message), next)
+}
+
+/// The end of a command that has written what could be read: an error where something could not.
+pub fn if_damaged(damage: &[String]) -> anyhow::Result<Exit> {
+    if damage.is_empty() { Ok(Exit::SUCCEEDED) } else { Err(damaged(&damage.join("; "))) }
+}
+
 /// What the command waits for has not happened in time. `next` says what to do.
 pub fn timeout(message: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
     error(message, next, Exit::TIMEOUT)

@@ -8,7 +8,7 @@ use fabro_engine::checkpoint::effective;
 use fabro_engine::{last_state_event, read_all};
 use fabro_events::{CreatedRun, EventBody, RunWorktree};
 use fabro_run::{is_driven, now_ms, open_gates_of_family};
-use fabro_sandbox::git::{CHANGES, GitError, PatchStyle, incomplete_file_trees, patch};
+use fabro_sandbox::git::{CHANGES, GitError, Patch, PatchStyle, incomplete_file_trees, patch};
 use fabro_store::{Message, RunStore, Store, StoreError};
 use fabro_types::{RunId, RunStatus};
 
@@ -134,6 +134,14 @@ pub enum PatchError {
     /// The stage or the log cannot be read.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// What is stored of the changes is damaged.
+    #[error("the changes of run {run} cannot be read: {detail}")]
+    Damaged {
+        /// The run.
+        run: RunId,
+        /// What is damaged, and where.
+        detail: String,
+    },
     /// Git cannot read the commits or trees.
     #[error("the changes of run {run} cannot be read in {repository}: {source}")]
     Git {
@@ -157,6 +165,8 @@ pub struct RunPatch {
     pub left_out: Vec<String>,
     /// Why changes of some stages were not recorded.
     pub incomplete: Option<String>,
+    /// Files that changed and are not in the patch, for what is stored of them is damaged.
+    pub damage: Option<String>,
 }
 
 /// What a run, or one of its stages, changed; `None` when no file was changed. `runs_dir` is where the store keeps the
@@ -231,7 +241,8 @@ pub async fn patch_of(
     };
     let source = patch_source(worktree, run_dir);
     match patch(&source, from, to, style).await {
-        Ok(patch) => Ok(Some(RunPatch { patch, ..made })),
+        Ok(Patch { text, damage }) => Ok(Some(RunPatch { patch: text, damage, ..made })),
+        Err(GitError::Damaged(detail)) => Err(PatchError::Damaged { run, detail }),
         // What was left out is said: it may be the trees themselves.
         Err(GitError::Failed(..)) if !made.left_out.is_empty() => Ok(Some(made)),
         Err(error) => {

@@ -12,7 +12,7 @@ use fabro_inspect::{
     inspect_run, list_artifacts, run_patch,
 };
 use fabro_run::{Bundle, is_driven, now_ms};
-use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_sandbox::git::{GitError, Patch, PatchStyle, patch};
 use fabro_store::{RunStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 
@@ -20,12 +20,14 @@ use crate::Comparison;
 use crate::report::{RunReport, report};
 
 /// A report that was made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Made {
     /// The file.
     pub html: String,
     /// What could not be part of it: changes whose commits are gone.
     pub warnings: Vec<String>,
+    /// What is not in it for the store is damaged.
+    pub damage: Vec<String>,
 }
 
 /// Why a report cannot be made.
@@ -67,12 +69,12 @@ pub async fn make_report(
     is_free: &(dyn Fn(&str) -> bool + Sync),
     max: usize,
 ) -> Result<Made, MakeError> {
-    let mut warnings = Vec::new();
+    let mut made = Made::default();
     let mut members = BTreeMap::new();
     let driven = is_driven(store, run).await?;
     let family = store.family(run).await?;
     for id in &family {
-        members.insert(*id, member(store, runs_dir, *id, driven, &mut warnings).await?);
+        members.insert(*id, member(store, runs_dir, *id, driven, &mut made).await?);
     }
     let artifacts = list_artifacts(store, runs_dir, run, None).await?;
     let mut sum = CostSum::default();
@@ -98,7 +100,8 @@ pub async fn make_report(
         other,
         report,
     });
-    Ok(Made { html: report(&what, max)?, warnings })
+    made.html = report(&what, max)?;
+    Ok(made)
 }
 
 async fn member(
@@ -106,8 +109,9 @@ async fn member(
     runs_dir: &Path,
     id: RunId,
     driven: bool,
-    warnings: &mut Vec<String>,
+    made: &mut Made,
 ) -> Result<Member, MakeError> {
+    let Made { warnings, damage, .. } = &mut *made;
     let events = read_all(store, id).await.map_err(ReportError::from)?;
     let mut run = inspect(&events, driven)?;
     if run.status == RunStatus::Running {
@@ -121,14 +125,22 @@ async fn member(
         None
     });
     let patch = match run_patch(store, runs_dir, id, None, PatchStyle::Patch).await {
-        Ok(made) => made.map(|made| made.patch),
-        Err(PatchError::NotRecorded { .. }) => None,
+        Ok(Some(made)) => {
+            // A file that changed twice may be damaged in the patch of a stage only.
+            damage.extend(made.damage);
+            Some(made.patch)
+        }
+        Ok(None) | Err(PatchError::NotRecorded { .. }) => None,
+        Err(error @ PatchError::Damaged { .. }) => {
+            damage.push(error.to_string());
+            None
+        }
         Err(error) => {
             warnings.push(error.to_string());
             None
         }
     };
-    let patches = patches(&events, &runs_dir.join(id.to_string()), warnings).await;
+    let patches = patches(&events, &runs_dir.join(id.to_string()), made).await;
     Ok(Member { events, run, workflow, patch, patches })
 }
 
@@ -140,18 +152,22 @@ fn workflow(store: &dyn RunStore, events: &[Event]) -> Result<Option<Workflow>, 
 }
 
 /// What each stage changed.
-async fn patches(
-    events: &[Event],
-    run_dir: &Path,
-    warnings: &mut Vec<String>,
-) -> BTreeMap<String, Vec<u8>> {
+async fn patches(events: &[Event], run_dir: &Path, made: &mut Made) -> BTreeMap<String, Vec<u8>> {
     let mut patches = BTreeMap::new();
     let Some(changes) = changes(events) else { return patches };
     let source = changes.source(run_dir);
     for change in changes.stages {
         match patch(&source, &change.from, &change.to, PatchStyle::Patch).await {
-            Ok(patch) => drop(patches.insert(change.stage, patch)),
-            Err(error) => warnings.push(format!("the changes of {}: {error}", change.stage)),
+            Ok(Patch { text, damage }) => {
+                made.damage.extend(
+                    damage.map(|damage| format!("the changes of {}: {damage}", change.stage)),
+                );
+                patches.insert(change.stage, text);
+            }
+            Err(GitError::Damaged(reason)) => {
+                made.damage.push(format!("the changes of {}: {reason}", change.stage));
+            }
+            Err(error) => made.warnings.push(format!("the changes of {}: {error}", change.stage)),
         }
     }
     patches

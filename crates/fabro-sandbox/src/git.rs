@@ -64,6 +64,7 @@ mod patch;
 mod run;
 mod snapshot;
 mod status;
+mod stored;
 mod work_tree;
 mod worktree;
 
@@ -71,13 +72,14 @@ use std::time::Duration;
 
 pub use brief::brief;
 pub use changed::changed;
-pub use file_trees::{CHANGES, FileTree, FileTrees, incomplete_file_trees, share_file_trees};
+pub use file_trees::{FileTree, FileTrees, incomplete_file_trees, share_file_trees};
 pub use linked::LinkedWorktrees;
 pub use merge::Merged;
 pub use metadata::Metadata;
-pub use patch::{PatchSource, PatchStyle, patch};
+pub use patch::{Patch, PatchSource, PatchStyle, patch};
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;
+pub use stored::{CHANGES, TreePair, check_file_trees};
 pub use work_tree::{LeftFiles, RunningStage, UnknownFiles, WorkTree};
 pub use worktree::{Author, Repository, Restored, StageCommit, Worktree};
 
@@ -100,6 +102,9 @@ pub enum GitError {
     /// A command printed more than is read.
     #[error("git {0} lists more than {OUTPUT_BYTES} bytes: let .gitignore name what is generated")]
     TooMuch(&'static str),
+    /// What a run stored is damaged: which file, and how.
+    #[error("{0}")]
+    Damaged(String),
     /// Timeout.
     #[error("git took more than {} s: is the work tree on a slow disk?", TIMEOUT.as_secs())]
     TimedOut,

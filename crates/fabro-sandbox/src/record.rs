@@ -1,11 +1,13 @@
 //! The record of process groups that run: a driver that was killed leaves it, and its successor ends them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use rustix::fs::OFlags;
 
 use crate::proc::Identity;
 
@@ -49,7 +51,7 @@ impl Lines {
             return Ok(Arc::clone(lines));
         }
         open.retain(|_, lines| lock(lines).used.contains(&true));
-        let create = || File::options().write(true).create(true).truncate(true).open(path);
+        let create = || options().write(true).truncate(true).open(path);
         let file = create().or_else(|_| {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             create()
@@ -79,6 +81,13 @@ impl Lines {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that is created if need be. A pipe in its place, which nothing reads, is an error: it would block.
+fn options() -> OpenOptions {
+    let mut options = File::options();
+    options.create(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options
 }
 
 /// The file of a run.
@@ -126,7 +135,7 @@ const CGROUPS: &str = "cgroups.txt";
 pub(crate) fn add_cgroup(env: &[(String, String)], dir: &Path) {
     let file = env.iter().rev().find_map(|(name, value)| file(name, value));
     let Some(file) = file.map(|file| file.with_file_name(CGROUPS)) else { return };
-    let opened = File::options().append(true).create(true).open(file);
+    let opened = options().append(true).open(file);
     // Without the line, what is in the control group is ended by this process only.
     let _ = opened.and_then(|mut file| writeln!(file, "{}", dir.display()));
 }
@@ -178,5 +187,17 @@ mod tests {
         fs::remove_file(&file).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
         assert_eq!(read(&file), "");
+    }
+
+    #[test]
+    fn a_pipe_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(FILE);
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        Lines::open(&file).unwrap_err();
+        options().append(true).open(&file).unwrap_err();
+        fs::remove_file(&file).unwrap();
+        lock(&Lines::open(&file).unwrap()).add("1 2").unwrap();
+        assert!(read(&file).starts_with("1 2 "));
     }
 }

@@ -159,6 +159,9 @@ impl From<PatchError> for Problem {
                 "start runs in a git work tree, or with `\"worktree\": true`",
             ),
             PatchError::Report(error) => error.into(),
+            PatchError::Damaged { .. } => {
+                Self::internal("store_error", text, "see what `fabro verify` reports")
+            }
             _ => Self::new(
                 StatusCode::CONFLICT,
                 "commits_gone",

@@ -40,13 +40,16 @@ pub async fn diff(args: &DiffArgs, global: &Global) -> anyhow::Result<Exit> {
         return Ok(Exit::SUCCEEDED);
     };
     global.warn(remarks(&made));
-    let RunPatch { patch, .. } = made;
+    let RunPatch { patch, damage, .. } = made;
     match global.paint_stdout() {
         paint if paint.is_on() => output::stdout(&painted(&patch, paint))?,
         // Byte for byte, so that it can be applied.
         _ => output::bytes(&patch)?,
     }
-    Ok(Exit::SUCCEEDED)
+    match damage {
+        Some(damage) => Err(error::damaged(&damage)),
+        None => Ok(Exit::SUCCEEDED),
+    }
 }
 
 /// What is to be known about a patch.
@@ -93,6 +96,7 @@ fn unread(failed: PatchError) -> anyhow::Error {
             "start runs in a git work tree (`git init` makes one), or with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed",
         ),
         PatchError::Report(error) => error.into(),
+        PatchError::Damaged { .. } => error::damaged(&message),
         _ => error::usage(message, "bring the repository and its branch back"),
     }
 }

@@ -47,9 +47,9 @@ pub struct DumpArgs {
 pub async fn dump(args: &DumpArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     if args.git {
-        let branch = metadata::keep(&store, run).await?;
+        let (branch, damage) = metadata::keep(&store, run).await?;
         output::text(&format!("{branch}\n"))?;
-        return Ok(Exit::SUCCEEDED);
+        return error::if_damaged(&damage);
     }
     let target = args.output.clone().unwrap_or_else(|| PathBuf::from(run.to_string()));
     let mut family = Family::read(&store, run).await?;
@@ -70,7 +70,7 @@ pub async fn dump(args: &DumpArgs, global: &Global) -> anyhow::Result<Exit> {
         dir.finish(&target).map_err(|error| unwritable(&error))?;
     }
     output::text(&format!("{}\n", clean(&target.to_string_lossy())))?;
-    Ok(Exit::SUCCEEDED)
+    error::if_damaged(&family.damage)
 }
 
 /// A directory that is not empty is refused: what was in it would be taken for a part of the dump.

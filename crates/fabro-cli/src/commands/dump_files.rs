@@ -11,7 +11,7 @@ use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as writ
 use fabro_inspect::{StageChange, artifacts, changes};
 use fabro_run::{Bundle, is_driven};
 use fabro_sandbox::artifacts::{FILES, check_sum, stored_file};
-use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_sandbox::git::{GitError, Patch, PatchStyle, patch};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::clean;
 use fabro_types::RunId;
@@ -25,6 +25,8 @@ pub(super) struct Family {
     pub(super) keep_references: bool,
     /// What stages changed in git work trees, as patches, by their runs and full names.
     patches: BTreeMap<(RunId, String), Vec<u8>>,
+    /// What is not in the patches for the store is damaged.
+    pub(super) damage: Vec<String>,
 }
 
 impl Family {
@@ -33,12 +35,36 @@ impl Family {
         for member in store.family(run).await? {
             logs.insert(member, read_all(store, member).await?);
         }
-        let mut patches = BTreeMap::new();
+        let driven = is_driven(store, run).await?;
+        let (patches, damage) = (BTreeMap::new(), Vec::new());
+        let mut family =
+            Self { logs: BTreeMap::new(), driven, keep_references: false, patches, damage };
         for (member, events) in &logs {
             let run_dir = store.runs_dir().join(member.to_string());
-            add_patches(*member, &run_dir, events, &mut patches).await;
+            family.add_patches(*member, &run_dir, events).await;
         }
-        Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false, patches })
+        family.logs = logs;
+        Ok(family)
+    }
+
+    /// Adds the patches of the stages of a run that changed files. Those whose commits are gone are warnings: the rest of
+    /// the dump is right.
+    async fn add_patches(&mut self, run: RunId, run_dir: &Path, events: &[Event]) {
+        let Some(changes) = changes(events) else { return };
+        let source = changes.source(run_dir);
+        for StageChange { stage, from, to, .. } in changes.stages {
+            match patch(&source, &from, &to, PatchStyle::Patch).await {
+                Ok(Patch { text, damage }) => {
+                    self.damage
+                        .extend(damage.map(|damage| format!("diff.patch of {stage}: {damage}")));
+                    self.patches.insert((run, stage), text);
+                }
+                Err(GitError::Damaged(reason)) => {
+                    self.damage.push(format!("no diff.patch of {stage}: {reason}"));
+                }
+                Err(error) => warn(&format!("no diff.patch of {stage}: {error}")),
+            }
+        }
     }
 
     /// Writes a run, then its sub-workflows below `children/`, each under the name of its stage.
@@ -90,24 +116,6 @@ impl Family {
             self.write(store, *child, &prefix, writer)?;
         }
         Ok(())
-    }
-}
-
-/// The patches of the stages of a run that changed files. Those whose commits are gone are warnings: the rest of
-/// the dump is right.
-async fn add_patches(
-    run: RunId,
-    run_dir: &Path,
-    events: &[Event],
-    patches: &mut BTreeMap<(RunId, String), Vec<u8>>,
-) {
-    let Some(changes) = changes(events) else { return };
-    let source = changes.source(run_dir);
-    for StageChange { stage, from, to, .. } in changes.stages {
-        match patch(&source, &from, &to, PatchStyle::Patch).await {
-            Ok(patch) => drop(patches.insert((run, stage), patch)),
-            Err(error) => warn(&format!("no diff.patch of {stage}: {error}")),
-        }
     }
 }
 

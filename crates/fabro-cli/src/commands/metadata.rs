@@ -15,9 +15,9 @@ use fabro_types::RunId;
 use super::dump_files::Family;
 use crate::error;
 
-/// Keeps what a run recorded as a commit of its branch, and returns the branch. A commit that would say the same
-/// as the last one is not made.
-pub async fn keep(store: &SqliteStore, run: RunId) -> anyhow::Result<String> {
+/// Keeps what a run recorded as a commit of its branch, and returns the branch, and what is
+/// not in it for the store is damaged. A commit that would say the same as the last one is not made.
+pub async fn keep(store: &SqliteStore, run: RunId) -> anyhow::Result<(String, Vec<String>)> {
     let mut family = Family::read(store, run).await?;
     family.keep_references = true;
     let state = RunState::replay(run, family.logs.get(&run).into_iter().flatten());
@@ -50,7 +50,7 @@ pub async fn keep(store: &SqliteStore, run: RunId) -> anyhow::Result<String> {
         let message = format!("what run {run} recorded cannot be kept in {shown}: {error}");
         error::usage(message, "fix what git reports, or write it with `fabro dump -o`")
     })?;
-    Ok(metadata.branch)
+    Ok((metadata.branch, family.damage))
 }
 
 /// The repository of a run without a git worktree.

@@ -60,7 +60,7 @@ pub async fn report(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> 
     }
     if args.output.as_deref() == Some(Path::new("-")) {
         output::bytes(made.html.as_bytes())?;
-        return Ok(Exit::SUCCEEDED);
+        return error::if_damaged(&made.damage);
     }
     let target = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{run}.html")));
     let shown = clean(&target.to_string_lossy()).into_owned();
@@ -68,11 +68,14 @@ pub async fn report(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> 
         error::unwritable(&format!("write {shown}"), &error, "name another file with -o")
     })?;
     output::text(&format!("{shown}\n"))?;
-    Ok(Exit::SUCCEEDED)
+    error::if_damaged(&made.damage)
 }
 
-/// The file has its name when all of it is written.
+/// The file has its name when all of it is written. A device or a pipe is written to, and stays what it is.
 fn write(target: &Path, html: &str) -> io::Result<()> {
+    if target.metadata().is_ok_and(|there| !there.is_file()) {
+        return std::fs::write(target, html);
+    }
     let mut file = NamedTempFile::with_prefix_in(".fabro-report-", above(target)?)?;
     file.write_all(html.as_bytes())?;
     file.as_file().sync_all()?;

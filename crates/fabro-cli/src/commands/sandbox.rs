@@ -108,6 +108,12 @@ async fn copy_out(run: &str, path: &str, to: &Path, global: &Global) -> anyhow::
     if !status.success() {
         return Err(not_copied(path));
     }
+    // A device or a pipe stays what it is.
+    if to.metadata().is_ok_and(|there| !there.is_file()) {
+        let written = File::options().write(true).open(&to);
+        let written = written.and_then(|mut to| io::copy(&mut file.reopen()?, &mut to));
+        return written.map(|_| Exit::SUCCEEDED).map_err(|error| unwritable(&error));
+    }
     file.persist(&to).map_err(|error| unwritable(&error.error))?;
     Ok(Exit::SUCCEEDED)
 }

@@ -1,11 +1,13 @@
 //! `fabro verify` and `fabro backup`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
-use fabro_inspect::artifacts;
+use fabro_events::Event;
+use fabro_inspect::{Changes, artifacts, changes};
 use fabro_sandbox::artifacts::stored_file;
+use fabro_sandbox::git::{TreePair, check_file_trees};
 use fabro_store::{RunVerification, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::{Paint, clean};
 use fabro_types::RunId;
@@ -135,8 +137,26 @@ async fn verify_run(store: &SqliteStore, run: RunId) -> Result<Verified, StoreEr
     };
     let damaged = tokio::task::spawn_blocking(check).await;
     verified.problems.extend(damaged.unwrap_or_else(|error| vec![error.to_string()]));
+    verified
+        .problems
+        .extend(damaged_changes(&store.runs_dir().join(run.to_string()), &events).await);
     verified.whole = verified.problems.is_empty();
     Ok(verified)
+}
+
+/// What is damaged of the files that the stages of a run found and left.
+async fn damaged_changes(run_dir: &Path, events: &[Event]) -> Vec<String> {
+    // Commits of a worktree belong to the repository of the user.
+    let stages = match changes(events) {
+        Some(Changes { worktree: Some(_), .. }) => return Vec::new(),
+        Some(changes) => changes.stages,
+        None => Vec::new(),
+    };
+    let mut pairs = Vec::new();
+    for change in &stages {
+        pairs.push(TreePair { stage: &change.stage, from: &change.from, to: &change.to });
+    }
+    check_file_trees(run_dir, &pairs).await
 }
 
 /// Checks a whole store.

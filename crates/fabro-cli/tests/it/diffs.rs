@@ -234,3 +234,92 @@ fn git_gc_takes_nothing_from_changes() {
     let whole = project.run(&["diff", &fork]);
     assert!(whole.starts_with("exit 0") && whole.contains("+3"), "{whole}");
 }
+
+/// The text of a file of the run's trees, and the file of its object.
+fn object(project: &Project, name: &str) -> (String, std::path::PathBuf) {
+    let (run, _) = latest(project);
+    let changes = project.path().join(".fabro/state/runs").join(run).join("changes");
+    let dir = changes.to_str().unwrap();
+    let id = git(project, &["--git-dir", dir, "hash-object", name]).trim().to_owned();
+    let file = changes.join("objects").join(&id[..2]).join(&id[2..]);
+    assert!(file.exists(), "{}", file.display());
+    (id, file)
+}
+
+#[test]
+fn a_damaged_content_is_no_loss_in_git() {
+    let project = repository(WORKFLOW);
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let (id, file) = object(&project, "b.txt");
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    for args in [
+        &["diff"][..],
+        &["diff", "latest", "one"],
+        &["report", "-o", "report.html"],
+        &["dump", "-o", "dumped"],
+        &["dump", "--git"],
+        &["verify", "latest"],
+    ] {
+        let shown = project.run(args);
+        assert!(shown.starts_with("exit 4\n"), "{args:?}: {shown}");
+        assert!(shown.contains("b.txt") && shown.contains("/changes"), "{args:?}: {shown}");
+    }
+    // What is left is shown.
+    let shown = project.run(&["diff"]);
+    assert!(shown.contains("# b.txt: a stored content is damaged or lost"), "{shown}");
+    assert!(shown.contains("diff --git a/a.txt b/a.txt"), "{shown}");
+    assert!(project.read("dumped/stages/002-one@1/diff.patch").contains("one.txt"));
+    let verified = project.run(&["verify"]);
+    let line = format!("stage one@1, b.txt: object {id} in");
+    assert!(verified.starts_with("exit 4\n") && verified.contains(&line), "{verified}");
+    let doctor = project.run(&["doctor", "--store", ".fabro/state"]);
+    assert!(doctor.contains(&line), "{doctor}");
+    // A stage without it is whole.
+    assert_eq!(project.exit(&["diff", "latest", "two"]), 0);
+    let server = Served::start(&project, &[]);
+    let (run, _) = latest(&project);
+    check(&server, &format!("/runs/{run}/changes"), &["b.txt: stored contents are damaged"], &[]);
+    let answer = server.send("GET", &format!("/runs/{run}/diff"), "");
+    assert_eq!((answer.status, answer.json()["code"].as_str()), (500, Some("store_error")));
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_content_does_not_block() {
+    let project = repository(WORKFLOW);
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let (_, file) = object(&project, "b.txt");
+    std::fs::remove_file(&file).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    for args in [
+        &["diff"][..],
+        &["diff", "latest", "two"],
+        &["report", "-o", "report.html"],
+        &["dump", "-o", "dumped"],
+        &["dump", "--git"],
+        &["verify"],
+    ] {
+        let shown = project.run(args);
+        assert!(shown.starts_with("exit 4\n"), "{args:?}: {shown}");
+        assert!(shown.contains("is not a regular file"), "{args:?}: {shown}");
+    }
+    // The fork is whole, but for what it would share.
+    let shown = project.run(&["fork", "latest", "one"]);
+    assert!(shown.starts_with("exit 0\n") && shown.contains("is not a regular file"), "{shown}");
+}
+
+#[test]
+fn a_gate_says_that_the_changes_before_it_were_not_recorded() {
+    let project = repository(
+        r#"digraph { start -> a -> ask -> exit
+        a [shape=parallelogram, script="echo '* working-tree-encoding=UTF-16' > .gitattributes; echo hidden > b"]
+        ask [shape=hexagon, label="Good?"] }"#,
+    );
+    let shown = project.run(&["run", "w.fabro"]);
+    assert!(shown.contains("what stages change is not recorded any more"), "{shown}");
+    let server = Served::start(&project, &[]);
+    check(&server, "/gates", &["The changes of some stages were not recorded"], &[]);
+}

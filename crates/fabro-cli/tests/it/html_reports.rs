@@ -69,6 +69,16 @@ fn a_report_is_named_after_its_run_and_replaces_an_older_one() {
     }
     assert!(project.read(&format!("{id}.html")).ends_with("</html>"));
     assert_eq!(project.exit(&["report", "-o", "a/b/x.html"]), 0);
+    // A pipe or a device stays what it is.
+    let pipe = project.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).unwrap()
+    });
+    assert_eq!(project.exit(&["report", "-o", "pipe"]), 0);
+    assert!(!std::fs::metadata(&pipe).unwrap().is_file());
+    assert_eq!(reader.join().unwrap(), project.read("a/b/x.html").into_bytes());
     insta::assert_snapshot!(project.run(&["report", "-o", "w.fabro/x.html"]), @"
     exit 2
     ── stderr

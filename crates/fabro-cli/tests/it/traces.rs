@@ -156,6 +156,10 @@ fn a_trace_is_sent_to_a_collector() {
     );
     assert_eq!(spans(&requests[0].json())[0]["name"], "invoke_workflow C");
 
+    // A dry run reaches nothing.
+    assert_eq!(project.exit(&["run", "child.fabro", "--dry-run"]), 0);
+    assert_eq!(server.requests().len(), 1);
+
     // Without its collector a run ends as it would.
     drop(server);
     let silent = "_version = 1\n[telemetry]\notlp = \"http://127.0.0.1:9\"\n";

@@ -23,9 +23,7 @@ use crate::git::changed;
 use crate::git::own_objects::{self, OwnObjects};
 use crate::git::run::{GitCommand, with_timeout};
 use crate::git::snapshot::Snapshot;
-
-/// The folder of a run's directory with the repository of its trees.
-pub const CHANGES: &str = "changes";
+use crate::git::stored::{CHANGES, Stored, check_type};
 
 /// So many files that are left out are named.
 const NAMED: usize = 10;
@@ -131,7 +129,11 @@ impl FileTrees {
         if last.as_ref() != Some(&recorded.id) {
             if let Some(last) = last {
                 let keep = self.keep_differences(snapshot, &mut state, [&last, &recorded.id]);
-                recorded.left_out.extend(with_timeout(keep).await.or_else(not_kept)?);
+                let not_kept = with_timeout(keep).await.or_else(not_kept)?;
+                if !not_kept.is_empty() {
+                    Stored { dir: &self.dir }.note_gone()?;
+                }
+                recorded.left_out.extend(not_kept);
                 recorded.warning = self.pack(snapshot, &mut state.own).await?;
             }
             self.write_last(&recorded.id)?;
@@ -310,6 +312,8 @@ impl FileTrees {
                 text(other)
             ),
         };
+        // Once for a driver: what takes the place of an object later makes git reach its timeout.
+        Stored { dir: &self.dir }.check_files()?;
         make_repository(&self.dir, &config, None)?;
         let index_file = self.index();
         // What a driver left that was killed.
@@ -458,23 +462,20 @@ fn lines(ids: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 /// Why not all trees of a run with this directory were recorded; `None` where they were, or none was.
 pub fn incomplete_file_trees(run_dir: &Path) -> Option<String> {
     let dir = run_dir.join(CHANGES);
-    match check_files(&dir).and_then(|()| fs::read_to_string(dir.join(INCOMPLETE))) {
-        Ok(reason) => Some(reason),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+    match check_files(&dir) {
+        Ok(()) => match fs::read_to_string(dir.join(INCOMPLETE)) {
+            Ok(reason) => Some(reason),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => Some(error.to_string()),
+        },
         Err(error) => Some(error.to_string()),
     }
 }
 
-/// Checks that nothing else took the place of a file of the repository: a pipe would block, also in git.
-pub(super) fn check_files(dir: &Path) -> std::io::Result<()> {
+/// Checks that nothing else took the place of a file that is read here.
+fn check_files(dir: &Path) -> Result<(), GitError> {
     for name in ["HEAD", "config", "index", BEFORE, INCOMPLETE, LAST] {
-        match fs::metadata(dir.join(name)) {
-            Ok(about) if !about.is_file() => {
-                let what = format!("{} is not a regular file", dir.join(name).display());
-                return Err(std::io::Error::other(what));
-            }
-            _ => {}
-        }
+        check_type(&dir.join(name))?;
     }
     Ok(())
 }
@@ -490,7 +491,7 @@ pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
     if !from.join("HEAD").exists() {
         return Ok(());
     }
-    check_files(&from)?;
+    Stored { dir: &from }.check_files()?;
     let config = fs::read_to_string(from.join("config"))?;
     make_repository(&to, &config, None)?;
     // The run may pack its objects meanwhile: what is gone is in a pack now.
@@ -499,6 +500,9 @@ pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
         if error.kind() != ErrorKind::NotFound || tries.next().is_none() {
             return Err(error.into());
         }
+    }
+    if (Stored { dir: &from }).lacks_some() {
+        Stored { dir: &to }.note_gone()?;
     }
     match fs::copy(from.join(LAST), to.join(LAST)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),

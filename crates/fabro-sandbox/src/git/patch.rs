@@ -6,13 +6,16 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::git::GitError;
-use crate::git::file_trees::{CHANGES, check_files};
 use crate::git::filters::Filters;
 use crate::git::own_objects::needed;
 use crate::git::run::GitCommand;
+use crate::git::stored::{CHANGES, Stored};
 
-/// The most files whose contents are gone that are named; of more, no file is.
+/// The most files whose contents cannot be read that are left out of a patch; with more, there is none.
 const MANY: usize = 1_000;
+
+/// So many damaged files are named in a message.
+const NAMED: usize = 10;
 
 /// Where commits or trees are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,27 +39,24 @@ impl PatchSource {
         }
     }
 
-    async fn git(
-        &self,
-        command: &'static str,
-        arguments: &[&OsStr],
-        input: Option<&[u8]>,
-    ) -> Result<Vec<u8>, GitError> {
+    async fn git(&self, command: &'static str, arguments: &[&OsStr]) -> Result<Vec<u8>, GitError> {
         let dir = self.dir();
         let variables: &[_] = match self {
             Self::Repository(_) => &[],
-            Self::Trees(_) => {
-                check_files(dir)?;
-                &[("GIT_DIR", dir.as_os_str())]
-            }
+            Self::Trees(_) => &[("GIT_DIR", dir.as_os_str())],
         };
         let filters = &Filters::NOT_NEEDED;
-        let git = GitCommand { dir, filters, variables, patterns: true };
-        match git.result_of(command, arguments, input).await? {
-            (Some(0), output, _) => Ok(output),
-            (_, _, message) => Err(GitError::Failed(command, message)),
-        }
+        GitCommand { dir, filters, variables, patterns: true }.output(command, arguments).await
     }
+}
+
+/// What differs between two commits or trees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// As text. Files whose contents cannot be read are not in it, but named by lines with `#` at the beginning.
+    pub text: Vec<u8>,
+    /// The files of which a content is stored and damaged, or was lost from the store, and where that is.
+    pub damage: Option<String>,
 }
 
 /// How a difference is written.
@@ -69,19 +69,19 @@ pub enum PatchStyle {
 }
 
 /// What differs between two commits or trees; at most 64 MB. No program that the repository or the user's settings
-/// name is run. Files of trees whose contents are gone are left out, and named by lines with `#` at the beginning.
+/// name is run.
 ///
 /// # Errors
 ///
-/// One of them is gone, or git failed.
+/// One of them is damaged or gone, or git failed.
 pub async fn patch(
     source: &PatchSource,
     from: &str,
     to: &str,
     style: PatchStyle,
-) -> Result<Vec<u8>, GitError> {
+) -> Result<Patch, GitError> {
     if from == to {
-        return Ok(Vec::new());
+        return Ok(Patch::default());
     }
     let mut arguments = vec![
         "-r",
@@ -97,35 +97,70 @@ pub async fn patch(
     });
     arguments.extend([from, to, "--"]);
     let mut arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    let failed = match (source.git("diff-tree", &arguments, None).await, source) {
-        (Err(failed @ GitError::Failed(..)), PatchSource::Trees(_)) => failed,
-        (result, _) => return result,
+    let PatchSource::Trees(dir) = source else {
+        let text = source.git("diff-tree", &arguments).await?;
+        return Ok(Patch { text, damage: None });
     };
-    let gone = match gone(source, from, to).await {
-        Ok(gone) if (1..=MANY).contains(&gone.len()) => gone,
-        _ => return Err(failed),
+    let stored = Stored { dir };
+    stored.check_files()?;
+    stored.check_indexes()?;
+    let failed = match source.git("diff-tree", &arguments).await {
+        Ok(text) => return Ok(Patch { text, damage: None }),
+        Err(GitError::Failed(_, reason)) => reason,
+        Err(error) => return Err(error),
     };
+    let Unread { damaged, gone } = unread(stored, from, to, &failed).await?;
+    let unread = damaged.len() + gone.len();
+    if unread == 0 || unread > MANY {
+        return Err(stored.failed(failed));
+    }
     let excluded = |path: &Vec<u8>| OsString::from_vec([b":(exclude,literal)", &**path].concat());
-    let excluded: Vec<OsString> = gone.iter().map(excluded).collect();
+    let excluded: Vec<OsString> = damaged.iter().chain(&gone).map(excluded).collect();
     arguments.extend(excluded.iter().map(OsString::as_os_str));
-    let rest = source.git("diff-tree", &arguments, None).await?;
-    let named = gone.iter().map(|path| {
-        format!("# {}: one of its contents is damaged, or gone from git\n", path.escape_ascii())
+    let rest = source.git("diff-tree", &arguments).await?;
+    let line = |path: &Vec<u8>, reason| format!("# {}: {reason}\n", path.escape_ascii());
+    let lines = damaged.iter().map(|path| line(path, "a stored content is damaged or lost"));
+    let lines = lines.chain(gone.iter().map(|path| line(path, "git has removed a content")));
+    let text = [lines.collect::<String>().into_bytes(), rest].concat();
+    let shown: Vec<String> =
+        damaged.iter().take(NAMED).map(|path| path.escape_ascii().to_string()).collect();
+    let damage = (!damaged.is_empty()).then(|| {
+        let more = damaged.len() - shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!(
+            "{}{more}: stored contents are damaged or lost in {}",
+            shown.join(", "),
+            dir.display()
+        )
     });
-    Ok([named.collect::<String>().into_bytes(), rest].concat())
+    Ok(Patch { text, damage })
 }
 
-/// The changed files one of whose contents is gone.
-async fn gone(source: &PatchSource, from: &str, to: &str) -> Result<BTreeSet<Vec<u8>>, GitError> {
-    let arguments = ["-r", "-z", "--raw", "--no-renames", from, to].map(OsStr::new);
-    let raw = source.git("diff-tree", &arguments, None).await?;
+/// The changed files with contents that cannot be read.
+struct Unread {
+    damaged: BTreeSet<Vec<u8>>,
+    /// Git had removed them from the user's repository before they were copied.
+    gone: BTreeSet<Vec<u8>>,
+}
+
+/// Those between two trees of which git failed to write the patch.
+async fn unread(
+    stored: Stored<'_>,
+    from: &str,
+    to: &str,
+    failed: &str,
+) -> Result<Unread, GitError> {
+    let raw = match stored.raw(from, to).await {
+        Err(GitError::Failed(..)) => return Err(stored.failed(failed.to_owned())),
+        raw => raw?,
+    };
     let needed: Vec<(String, Vec<u8>)> = needed(&raw).collect();
-    let ids: Vec<u8> = needed.iter().flat_map(|(id, _)| [id.as_bytes(), b"\n"].concat()).collect();
-    let check = ["--batch-check", "--buffer"].map(OsStr::new);
-    let found = source.git("cat-file", &check, Some(&ids)).await?;
-    let found = String::from_utf8_lossy(&found);
-    let missing: BTreeSet<&str> =
-        found.lines().filter_map(|line| line.strip_suffix(" missing")).collect();
-    let is_gone = |(id, path): (String, Vec<u8>)| missing.contains(&*id).then_some(path);
-    Ok(needed.into_iter().filter_map(is_gone).collect())
+    let found = stored.unread(needed.iter().map(|(id, _)| id)).await?;
+    let mut unread = Unread { damaged: BTreeSet::new(), gone: BTreeSet::new() };
+    for (id, path) in needed {
+        let Some(is_missing) = found.get(&id) else { continue };
+        let is_gone = *is_missing && stored.is_gone(&id);
+        (if is_gone { &mut unread.gone } else { &mut unread.damaged }).insert(path);
+    }
+    Ok(unread)
 }

@@ -118,6 +118,26 @@ impl GitCommand<'_> {
         arguments: &[&OsStr],
         input: Option<&[u8]>,
     ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
+        let mut output = Vec::new();
+        let limit = OUTPUT_BYTES + 1;
+        let mut keep = |bytes: &[u8]| output.extend_from_slice(bytes);
+        let (code, message) = self.stream(command, arguments, input, limit, &mut keep).await?;
+        if output.len() as u64 > OUTPUT_BYTES {
+            return Err(GitError::TooMuch(command));
+        }
+        Ok((code, output, message))
+    }
+
+    /// Its exit code, and the beginning of what it wrote to stderr. Its output, at most `limit` bytes of it, is handed
+    /// over in pieces.
+    pub(crate) async fn stream(
+        &self,
+        command: &'static str,
+        arguments: &[&OsStr],
+        input: Option<&[u8]>,
+        limit: u64,
+        sink: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<(Option<i32>, String), GitError> {
         let mut git = Command::new(program());
         git.current_dir(self.dir).kill_on_drop(true);
         git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -142,13 +162,16 @@ impl GitCommand<'_> {
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
         let written = write(stdin, input.unwrap_or_default());
-        let ((), output, stderr) = tokio::try_join!(written, read(stdout), read(stderr))?;
-        if output.len() as u64 > OUTPUT_BYTES {
-            return Err(GitError::TooMuch(command));
-        }
+        let mut stderr_bytes = Vec::new();
+        let mut keep = |bytes: &[u8]| stderr_bytes.extend_from_slice(bytes);
+        tokio::try_join!(
+            written,
+            read(stdout, limit, sink),
+            read(stderr, OUTPUT_BYTES, &mut keep)
+        )?;
         let code = child.wait().await?.code();
-        let stderr = &stderr[..stderr.len().min(STDERR_BYTES)];
-        Ok((code, output, String::from_utf8_lossy(stderr).trim().to_owned()))
+        stderr_bytes.truncate(STDERR_BYTES);
+        Ok((code, String::from_utf8_lossy(&stderr_bytes).trim().to_owned()))
     }
 }
 
@@ -175,11 +198,19 @@ async fn write(pipe: Option<ChildStdin>, bytes: &[u8]) -> Result<(), std::io::Er
     }
 }
 
-/// Reads to the end, or a byte more than the limit.
-async fn read(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, std::io::Error> {
-    let mut bytes = Vec::new();
-    if let Some(pipe) = pipe {
-        pipe.take(OUTPUT_BYTES + 1).read_to_end(&mut bytes).await?;
+/// Reads to the end, or as far as the limit.
+async fn read(
+    pipe: Option<impl AsyncRead + Unpin>,
+    limit: u64,
+    sink: &mut (dyn FnMut(&[u8]) + Send),
+) -> Result<(), std::io::Error> {
+    let Some(pipe) = pipe else { return Ok(()) };
+    let mut pipe = pipe.take(limit);
+    let mut piece = vec![0; 32 * 1024];
+    loop {
+        match pipe.read(&mut piece).await? {
+            0 => return Ok(()),
+            count => sink(&piece[..count]),
+        }
     }
-    Ok(bytes)
 }

@@ -19,7 +19,7 @@ use super::{Folds, PAGE, View};
 use crate::problem::Problem;
 
 impl View {
-    /// What the run, or one of its stages, changed; `None` when that is nothing. `runs_dir` is where the store keeps
+    /// What the run, or one of its stages, changed; `None` when that is nothing. Without all of it there is none. `runs_dir` is where the store keeps
     /// the files of runs.
     pub(crate) async fn patch(
         &self,
@@ -38,7 +38,12 @@ impl View {
             return without_changes(run, &own_dir, Some(&self.created));
         }
         let whole = self.whole_change.as_ref().map(|(from, to)| (&**from, &**to));
-        patch_of(run, &own_dir, worktree, &self.changes, whole, stage.as_deref(), style).await
+        let made = patch_of(run, &own_dir, worktree, &self.changes, whole, stage.as_deref(), style)
+            .await?;
+        match made.as_ref().and_then(|made| made.damage.clone()) {
+            Some(detail) => Err(PatchError::Damaged { run, detail }),
+            None => Ok(made),
+        }
     }
 }
 

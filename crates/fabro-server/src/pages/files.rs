@@ -148,8 +148,8 @@ pub(super) async fn costs(
 
 #[derive(Template)]
 #[template(source = "<p class=\"box part\">{{ fabro_types::clean(text) }}</p>", ext = "html")]
-struct Note<'a> {
-    text: &'a str,
+pub(super) struct Note<'a> {
+    pub(super) text: &'a str,
 }
 
 /// What the run and its sub-workflows spent on models; empty for nothing.

@@ -11,10 +11,11 @@ use fabro_events::{GateOption, timestamp};
 use fabro_inspect::{ArtifactRow, StageReport, StageRow, stage_of_row};
 use fabro_page::{Links, Texts, artifacts, patch};
 use fabro_run::Gate;
+use fabro_sandbox::git::incomplete_file_trees;
 use fabro_store::RunSummary;
 use fabro_types::{BranchPath, NodeKind, RunId, one_line};
 
-use super::files::{changed, stage_artifacts};
+use super::files::{Note, changed, stage_artifacts};
 use super::{Frame, Section, for_caller, render};
 use crate::app::App;
 use crate::auth::{Caller, Role};
@@ -272,10 +273,16 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
     let links = Links::Server(format!("/runs/{}", gate.run));
     let files = stage_artifacts(app, &events);
     let files: Vec<&ArtifactRow> = files.iter().collect();
-    let patch = match changed(app, &view, Some(&row.name())).await {
+    let mut patch = match changed(app, &view, Some(&row.name())).await {
         Ok(bytes) => bytes.map(|bytes| patch(&bytes)).unwrap_or_default(),
-        Err(_) => String::new(),
+        // A person decides on what was changed.
+        Err(error) => render(&Note { text: &error })?,
     };
+    let run_dir = app.actions.store.runs_dir().join(gate.run.to_string());
+    if let Some(reason) = incomplete_file_trees(&run_dir) {
+        let text = format!("The changes of some stages were not recorded: {reason}");
+        patch.insert_str(0, &render(&Note { text: &text })?);
+    }
     let response = response(&report, TEXT);
     if response.is_empty() && patch.is_empty() && files.is_empty() {
         return Ok((results, None));

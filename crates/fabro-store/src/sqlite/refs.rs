@@ -8,15 +8,27 @@ const PREFIX: &str = "blob://sha256/";
 
 static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PREFIX));
 
+const HEX: usize = 64;
+
 /// Adds the blobs that a text names, wherever in it.
 pub(super) fn collect(text: &[u8], refs: &mut BTreeSet<BlobRef>) {
-    const HEX: usize = 64;
-    for at in FINDER.find_iter(text) {
-        let start = at + PREFIX.len();
-        let name = text.get(start..start + HEX).unwrap_or_default();
-        let blob = std::str::from_utf8(name).ok().and_then(|hex| BlobRef::from_hex(hex).ok());
-        refs.extend(blob);
-    }
+    refs.extend(FINDER.find_iter(text).filter_map(|at| name(text, at)));
+}
+
+/// Adds the blobs that JSON text refers to: a reference is a whole string, and a name inside of one is text.
+pub(super) fn collect_strings(json: &[u8], refs: &mut BTreeSet<BlobRef>) {
+    // The quote of a string in a string is escaped.
+    let begins = |at: usize| json[..at].ends_with(b"\"") && !json[..at].ends_with(b"\\\"");
+    let ends = |at: usize| json.get(at + PREFIX.len() + HEX) == Some(&b'"');
+    let whole = FINDER.find_iter(json).filter(|at| begins(*at) && ends(*at));
+    refs.extend(whole.filter_map(|at| name(json, at)));
+}
+
+/// The blob whose name is at this place.
+fn name(text: &[u8], at: usize) -> Option<BlobRef> {
+    let start = at + PREFIX.len();
+    let hex = std::str::from_utf8(text.get(start..start + HEX)?).ok()?;
+    BlobRef::from_hex(hex).ok()
 }
 
 #[cfg(test)]
@@ -34,5 +46,14 @@ mod tests {
         collect(format!("{one}").as_bytes(), &mut refs);
         collect(&one.to_string().as_bytes()[..77], &mut refs);
         assert_eq!(refs.len(), 2);
+    }
+
+    #[test]
+    fn a_reference_is_a_whole_string() {
+        let [one, two, three] = [b"1", b"2", b"3"].map(|bytes| BlobRef::of(bytes));
+        let json = serde_json::json!({"a": one, "b": [two], "c": format!("in \"{three}\""), "d": format!("{three}.")});
+        let mut refs = BTreeSet::new();
+        collect_strings(json.to_string().as_bytes(), &mut refs);
+        assert_eq!(refs, BTreeSet::from([one, two]));
     }
 }

@@ -62,6 +62,7 @@ impl Database {
         }
         found.unhashed = self.read_with(|conn| Ok(log::unhashed(conn, run)?))?;
         let mut named = self.named_blobs(run)?;
+        let mut referred = BTreeSet::new();
         loop {
             let page = match self.read(run, found.events, PAGE) {
                 Ok(page) => page,
@@ -75,6 +76,7 @@ impl Database {
                     StoreError::BadEvent { run, seq: event.seq, detail: error.to_string() }
                 })?;
                 refs::collect(&text, &mut named);
+                refs::collect_strings(&text, &mut referred);
             }
             found.events += page.len() as u64;
             if page.len() < PAGE {
@@ -82,29 +84,54 @@ impl Database {
             }
         }
         found.unhashed = found.unhashed.min(found.events);
-        let mut unknown = Vec::new();
-        for blob in named {
-            match self.verify_blob(&blob) {
+        for blob in &named {
+            match self.verify_blob(blob) {
                 Ok(()) => found.blobs += 1,
-                Err(StoreError::Blob(BlobError::Missing { blob })) => unknown.push(blob),
+                // The name of a value that was never stored is only text, unless a row of a blob is gone.
+                Err(StoreError::Blob(BlobError::Missing { .. })) => {}
                 Err(error) => found.problems.push(error),
             }
         }
-        // The name of a value that was never stored is only text, unless a row of a blob is gone: which names those rows
-        // had is not known, so all of them are named.
-        if !unknown.is_empty() && self.has_lost_rows(run)? {
-            let lost = unknown.into_iter().map(|blob| BlobError::Lost { blob }.into());
-            found.problems.extend(lost);
+        let rows = self.lost_rows(run)?;
+        if rows > 0 {
+            found.problems.extend(self.lost_blobs(rows, &named, referred));
         }
         Ok(found)
     }
 
-    /// Whether the run uses blobs that have no row any more.
-    fn has_lost_rows(&self, run: RunId) -> Result<bool, StoreError> {
-        const SQL: &str = "SELECT EXISTS (SELECT 1 FROM uses
-            LEFT JOIN blobs ON blobs.id = uses.blob
-            WHERE uses.run = (SELECT key FROM runs WHERE id = ?1) AND blobs.id IS NULL)";
+    /// How many blobs the run uses that have no row any more.
+    fn lost_rows(&self, run: RunId) -> Result<i64, StoreError> {
+        const SQL: &str = "SELECT count(*) FROM uses LEFT JOIN blobs ON blobs.id = uses.blob
+            WHERE uses.run = (SELECT key FROM runs WHERE id = ?1) AND blobs.id IS NULL";
         self.read_with(|conn| Ok(conn.query_row(SQL, [run.to_string()], |row| row.get(0))?))
+    }
+
+    /// The names that the lost rows had are those that events and other blobs refer to, and that no row has.
+    fn lost_blobs(
+        &self,
+        rows: i64,
+        named: &BTreeSet<BlobRef>,
+        mut referred: BTreeSet<BlobRef>,
+    ) -> Vec<StoreError> {
+        for blob in named {
+            // Those that cannot be read are problems of their own.
+            let bytes = self.small_bytes(blob).ok().flatten().or_else(|| self.files.get(blob).ok());
+            refs::collect_strings(&bytes.unwrap_or_default(), &mut referred);
+        }
+        let is_unknown = |blob: &BlobRef| {
+            matches!(self.verify_blob(blob), Err(StoreError::Blob(BlobError::Missing { .. })))
+        };
+        referred.retain(is_unknown);
+        let lost = referred.into_iter().map(|blob| BlobError::Lost { blob }.into());
+        let mut problems: Vec<StoreError> = lost.collect();
+        let unnamed = rows.saturating_sub(i64::try_from(problems.len()).unwrap_or(i64::MAX));
+        if unnamed > 0 {
+            problems.push(StoreError::Corrupt {
+                path: self.path.clone(),
+                detail: format!("the rows of {unnamed} values that the run uses are lost"),
+            });
+        }
+        problems
     }
 
     fn named_blobs(&self, run: RunId) -> Result<BTreeSet<BlobRef>, StoreError> {

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use rmcp::ClientHandler;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientConfig,
-    ClientRequest, ListToolsRequest, PaginatedRequestParams, PingRequest, RequestId, ServerResult,
+    ClientRequest, ListToolsRequest, PaginatedRequestParams, PingRequest,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerResult,
 };
-use rmcp::service::{PeerRequestOptions, RoleClient, RunningService, ServiceError};
+use rmcp::service::{
+    NotificationContext, PeerRequestOptions, RoleClient, RunningService, ServiceError,
+};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::sync::broadcast;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::stdio::ServerProcess;
@@ -20,8 +25,39 @@ const MAX_TOOLS: usize = 1000;
 /// How many timeouts a call may take that reports progress.
 const MOST_TIMEOUTS: u32 = 10;
 
+/// How many reports of progress are kept for calls that have not looked yet.
+const REPORTS: usize = 64;
+
+/// What a server sees of this program.
+pub(crate) struct Client {
+    config: ClientConfig,
+    /// The calls that report progress.
+    progress: broadcast::Sender<ProgressToken>,
+}
+
+impl Client {
+    pub(crate) fn new(config: ClientConfig) -> Self {
+        Self { config, progress: broadcast::Sender::new(REPORTS) }
+    }
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        self.config.clone()
+    }
+
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        // No call may wait.
+        let _ = self.progress.send(params.progress_token);
+    }
+}
+
 pub(crate) struct Connection {
-    pub(crate) service: RunningService<RoleClient, ClientConfig>,
+    pub(crate) service: RunningService<RoleClient, Client>,
     pub(crate) process: Option<ServerProcess>,
     /// Notices of canceled calls that are sent now.
     notices: TaskTracker,
@@ -29,7 +65,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        service: RunningService<RoleClient, ClientConfig>,
+        service: RunningService<RoleClient, Client>,
         process: Option<ServerProcess>,
     ) -> Self {
         Self { service, process, notices: TaskTracker::new() }
@@ -81,17 +117,36 @@ impl Connection {
         params: CallToolRequestParams,
         limit: Duration,
     ) -> Result<ServerResult, ServiceError> {
-        let request = CallToolRequest::new(params);
-        let options = PeerRequestOptions::with_timeout(limit)
-            .reset_timeout_on_progress()
-            .with_max_total_timeout(limit.saturating_mul(MOST_TIMEOUTS));
-        let peer = self.service.peer();
-        let request = ClientRequest::CallToolRequest(request);
-        let sent = peer.send_cancellable_request(request, options).await?;
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut progress = self.service.service().progress.subscribe();
+        let late = || ServiceError::Timeout { timeout: limit };
+        let last = Instant::now() + limit.saturating_mul(MOST_TIMEOUTS);
+        // The timeouts of the request itself would wait until the server has the notice that it is canceled.
+        let options = PeerRequestOptions::no_options();
+        let sending = self.service.peer().send_cancellable_request(request, options);
+        let mut sent = timeout(limit, sending).await.map_err(|_| late())??;
         let mut guard = CancelOnDrop { connection: self, id: Some(sent.id.clone()) };
-        let ended = sent.await_response().await;
-        guard.id = None;
-        ended
+        let mut until = Instant::now() + limit;
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut sent.rx => {
+                    guard.id = None;
+                    return ended.map_err(|_| ServiceError::TransportClosed)?;
+                }
+                () = sleep_until(until.min(last)) => return Err(late()),
+                report = progress.recv() => match report {
+                    Ok(token) if token != sent.progress_token => {}
+                    // Those that were missed may have been of this call.
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {
+                        until = Instant::now() + limit;
+                    }
+                    Err(broadcast::error::RecvError::Closed) => {
+                        return Err(ServiceError::TransportClosed);
+                    }
+                },
+            }
+        }
     }
 
     /// Waits until the server has the notices of canceled calls.

@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use reqwest::Url;
@@ -11,6 +11,9 @@ use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::mcp::answered::Answered;
 use crate::mcp::error::brief;
@@ -36,6 +39,23 @@ pub(crate) fn config(
     Ok(config)
 }
 
+/// The threads of connections over HTTP. What a server sends without end may keep one of them busy, and no timeout of
+/// a call waits for it: those are of the thread that calls.
+static THREADS: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+    Builder::new_multi_thread().worker_threads(2).thread_name("mcp").enable_all().build()
+});
+
+/// Runs the service of a connection on threads of its own; dropping the handle ends it.
+pub(crate) fn run<T: Send + 'static>(
+    service: impl Future<Output = T> + Send + 'static,
+) -> Result<AbortOnDropHandle<T>, String> {
+    Ok(AbortOnDropHandle::new(threads()?.spawn(service)))
+}
+
+fn threads() -> Result<&'static Runtime, String> {
+    THREADS.as_ref().map_err(|error| format!("its connection cannot be started: {error}"))
+}
+
 /// How a stream that broke off is asked for again: a server that is gone has to be noticed before the
 /// timeout of the call.
 fn reconnects() -> ExponentialBackoff {
@@ -50,6 +70,8 @@ pub(crate) fn with_login(
     config: StreamableHttpClientTransportConfig,
     manager: AuthorizationManager,
 ) -> Result<StreamableHttpClientTransport<Answered<AuthClient<reqwest::Client>>>, String> {
+    // A transport begins to work where it is made.
+    let _entered = threads()?.enter();
     let client = Answered(AuthClient::new(client()?, manager));
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
@@ -58,6 +80,7 @@ pub(crate) fn with_login(
 pub(crate) fn without_login(
     config: StreamableHttpClientTransportConfig,
 ) -> Result<StreamableHttpClientTransport<Answered<reqwest::Client>>, String> {
+    let _entered = threads()?.enter();
     Ok(StreamableHttpClientTransport::with_client(Answered(client()?), config))
 }
 

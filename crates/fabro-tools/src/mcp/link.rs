@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::connection::Connection;
+use crate::mcp::connection::{Client, Connection};
 use crate::mcp::error::{ServerError, brief};
 use crate::mcp::http::LoginNeed;
 use crate::mcp::lenient::Lenient;
@@ -242,11 +242,12 @@ impl Link {
     }
 
     async fn open_by(&self, lifecycle: ClientLifecycleMode) -> Result<Connection, NotOpened> {
-        let mut client = ClientConfig::new(
+        let mut config = ClientConfig::new(
             ClientCapabilities::default(),
             Implementation::new("fabro", env!("CARGO_PKG_VERSION")),
         );
-        client.protocol_version = ProtocolVersion::V_2025_11_25;
+        config.protocol_version = ProtocolVersion::V_2025_11_25;
+        let client = Client::new(config);
         let fail = |problem| NotOpened {
             error: self.server_error(problem, String::new()),
             may_be_legacy: false,
@@ -274,12 +275,15 @@ impl Link {
                 let login = self.login(url, headers).await.map_err(fail)?;
                 let serving = if let Some(login) = login {
                     let transport = http::with_login(config, login).map_err(fail)?;
-                    timeout(limit, serve(client, transport, lifecycle)).await
+                    http::run(serve(client, transport, lifecycle))
                 } else {
                     let transport = http::without_login(config).map_err(fail)?;
-                    timeout(limit, serve(client, transport, lifecycle)).await
+                    http::run(serve(client, transport, lifecycle))
                 };
-                (None, serving)
+                match timeout(limit, serving.map_err(fail)?).await {
+                    Ok(joined) => (None, Ok(joined.map_err(|error| fail(error.to_string()))?)),
+                    Err(late) => (None, Err(late)),
+                }
             }
         };
         let (problem, may_be_legacy) = match service {
@@ -406,10 +410,10 @@ impl Link {
 }
 
 async fn serve<T>(
-    client: ClientConfig,
+    client: Client,
     transport: T,
     lifecycle: ClientLifecycleMode,
-) -> Result<RunningService<RoleClient, ClientConfig>, ClientInitializeError>
+) -> Result<RunningService<RoleClient, Client>, ClientInitializeError>
 where
     T: Transport<RoleClient> + 'static,
     T::Error: std::error::Error + Send + Sync + 'static,

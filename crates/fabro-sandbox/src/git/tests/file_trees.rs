@@ -35,7 +35,8 @@ impl Scene {
     async fn patch(&self, from: &FileTree, to: &FileTree, style: PatchStyle) -> String {
         let source = PatchSource::of_run(self.run.path());
         let patch = patch(&source, &from.id, &to.id, style).await.unwrap();
-        String::from_utf8_lossy(&patch).into_owned()
+        assert_eq!(patch.damage, None);
+        String::from_utf8_lossy(&patch.text).into_owned()
     }
 }
 
@@ -252,7 +253,7 @@ async fn forks_and_sub_workflows_read_the_trees() {
     share_file_trees(&run("first"), &run("fork")).unwrap();
     let read = async |name: &str| {
         let source = PatchSource::of_run(&run(name));
-        patch(&source, &before, &after, PatchStyle::Patch).await.map(|patch| patch.len())
+        patch(&source, &before, &after, PatchStyle::Patch).await.map(|patch| patch.text.len())
     };
     let size = read("first").await.unwrap();
     assert!(size > 0);
@@ -319,7 +320,7 @@ async fn what_git_removes_before_it_is_kept_is_named() {
     assert_eq!(second.left_out, ["a: git has removed what it was before"]);
     let stat = scene.patch(&first, &second, PatchStyle::Stat).await;
     insta::assert_snapshot!(stat, @r"
-    # a: one of its contents is damaged, or gone from git
+    # a: git has removed a content
      sub/b | 1 +
      1 file changed, 1 insertion(+)
     ");
@@ -332,7 +333,8 @@ async fn what_git_removes_before_it_is_kept_is_named() {
     assert_eq!(fourth.left_out.len(), 1, "{fourth:?}");
     assert!(fourth.left_out[0].starts_with("what was there before cannot be kept: git diff-tree"));
     let source = PatchSource::of_run(scene.run.path());
-    patch(&source, &third.id, &fourth.id, PatchStyle::Stat).await.unwrap_err();
+    let error = patch(&source, &third.id, &fourth.id, PatchStyle::Stat).await.unwrap_err();
+    assert!(matches!(error, GitError::Failed(..)), "{error}");
     // The next changes are known.
     sh(dir, "echo y >>a; git add a");
     let fifth = scene.record(dir).await;
@@ -404,5 +406,177 @@ async fn a_pipe_in_the_place_of_a_file_does_not_block() {
         sh(&changes, "rm -f incomplete incomplete.new last.new; mkfifo incomplete incomplete.new");
         trees.note_incomplete("damaged").unwrap();
         assert_eq!(std::fs::read_to_string(changes.join("incomplete")).unwrap(), "damaged");
+    }
+}
+
+/// A repository of a run with three trees: of the loose objects of one that changed `a`, or of packs.
+async fn stored(is_packed: bool) -> (tempfile::TempDir, Scene, [String; 3]) {
+    let dir = repository();
+    let scene = Scene::new(&[]);
+    let mut ids = Vec::new();
+    for script in ["true", "seq 300 >>a; seq 9 >>sub/b", "seq 400 >a; seq 500 >sub/b"] {
+        sh(dir.path(), script);
+        ids.push(scene.record(dir.path()).await.id);
+    }
+    if is_packed {
+        let changes = scene.run.path().join(CHANGES);
+        let pack = "GIT_DIR=. git cat-file --batch-all-objects --batch-check='%(objectname)' | \
+            GIT_DIR=. git pack-objects -q --window=0 objects/pack/pack; GIT_DIR=. git prune-packed -q; \
+            rm -f $(ls objects/pack/* | grep -v $(ls -S objects/pack/*.pack | head -1 | cut -d. -f1))";
+        sh(&changes, pack);
+    }
+    (dir, scene, ids.try_into().unwrap())
+}
+
+fn pairs(ids: &[String; 3]) -> [TreePair<'_>; 2] {
+    let pair = |stage, from: usize, to: usize| TreePair { stage, from: &ids[from], to: &ids[to] };
+    [pair("one@1", 0, 1), pair("two@1", 1, 2)]
+}
+
+/// All files of objects.
+fn object_files(scene: &Scene) -> Vec<std::path::PathBuf> {
+    let list = "find objects -type f | sort";
+    let dir = scene.run.path().join(CHANGES);
+    let output = std::process::Command::new("sh").args(["-c", list]).current_dir(&dir).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    text.lines().map(|line| dir.join(line)).collect()
+}
+
+/// The patches of both stages, and what is damaged.
+async fn read_all(scene: &Scene, ids: &[String; 3]) -> (Vec<Option<Vec<u8>>>, Vec<String>) {
+    let source = PatchSource::of_run(scene.run.path());
+    let mut patches = Vec::new();
+    for TreePair { from, to, .. } in pairs(ids) {
+        let made = patch(&source, from, to, PatchStyle::Patch).await;
+        match made {
+            Ok(Patch { text, damage: None }) => patches.push(Some(text)),
+            Ok(Patch { damage: Some(damage), text }) => {
+                assert!(text.starts_with(b"# "), "{damage}");
+                patches.push(None);
+            }
+            Err(GitError::Damaged(_)) => patches.push(None),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (patches, check_file_trees(scene.run.path(), &pairs(ids)).await)
+}
+
+#[tokio::test]
+async fn damage_of_stored_objects_is_no_loss_in_git() {
+    for is_packed in [false, true] {
+        let (_dir, scene, ids) = stored(is_packed).await;
+        let (whole, problems) = read_all(&scene, &ids).await;
+        assert!(whole.iter().all(|patch| patch.as_ref().is_some_and(|text| !text.is_empty())));
+        assert_eq!(problems, [""; 0]);
+        let files = object_files(&scene);
+        assert_eq!(files.len() < 6, is_packed, "{files:?}");
+        let mut unread = 0;
+        for (number, file) in files.iter().enumerate() {
+            let kept = std::fs::read(file).unwrap();
+            let damage = |bytes: Option<&[u8]>| {
+                // Objects cannot be written to.
+                let _ = std::fs::remove_file(file);
+                if let Some(bytes) = bytes {
+                    std::fs::write(file, bytes).unwrap();
+                }
+            };
+            let steps = if is_packed { 60 } else { 4 };
+            for step in 0..steps {
+                let mut bytes = kept.clone();
+                let at = (kept.len() * step / steps + number) % kept.len();
+                bytes[at] ^= 1 << (step % 8);
+                damage(Some(&bytes));
+                let (patches, problems) = read_all(&scene, &ids).await;
+                assert!(!problems.is_empty(), "{} {at} {}", file.display(), step % 8);
+                for (patch, whole) in patches.iter().zip(&whole) {
+                    assert!(patch.is_none() || patch == whole, "{} {at}", file.display());
+                    unread += usize::from(patch.is_none());
+                }
+            }
+            damage(None);
+            let (patches, problems) = read_all(&scene, &ids).await;
+            let is_needed = file.extension().is_none_or(|it| it != "rev");
+            assert_eq!(!problems.is_empty(), is_needed, "{}", file.display());
+            assert_eq!(patches.iter().any(Option::is_none), is_needed, "{}", file.display());
+            damage(Some(&kept));
+        }
+        assert!(unread > 20, "{unread}");
+    }
+}
+
+#[tokio::test]
+async fn damage_is_named_with_its_stage_and_file() {
+    let (_dir, scene, ids) = stored(false).await;
+    let changes = scene.run.path().join(CHANGES);
+    let id = |name: &str| {
+        let script = format!("GIT_DIR=. git rev-parse {name}");
+        let output =
+            std::process::Command::new("sh").args(["-c", &script]).current_dir(&changes).output();
+        String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
+    };
+    let content = id(&format!("{}:sub/b", ids[1]));
+    let file = changes.join("objects").join(&content[..2]).join(&content[2..]);
+    std::fs::remove_file(&file).unwrap();
+    let problems = check_file_trees(scene.run.path(), &pairs(&ids)).await;
+    let object = format!("object {content} in {} is damaged or lost", changes.display());
+    assert_eq!(problems, [format!("stage one@1, sub/b; stage two@1, sub/b: {object}")]);
+    let source = PatchSource::of_run(scene.run.path());
+    let made = patch(&source, &ids[0], &ids[1], PatchStyle::Stat).await.unwrap();
+    let damage = format!("sub/b: stored contents are damaged or lost in {}", changes.display());
+    assert_eq!(made.damage, Some(damage));
+    let text = String::from_utf8(made.text).unwrap();
+    let rest = text.strip_prefix(
+        "# sub/b: a stored content is damaged or lost
+ a | 300 +",
+    );
+    assert!(
+        rest.is_some_and(|rest| rest.ends_with(
+            "1 file changed, 300 insertions(+)
+"
+        )),
+        "{text}"
+    );
+    // Another object in its place.
+    let other = id(&format!("{}:a", ids[1]));
+    let other = changes.join("objects").join(&other[..2]).join(&other[2..]);
+    std::fs::copy(other, file).unwrap();
+    let problems = check_file_trees(scene.run.path(), &pairs(&ids)).await;
+    assert_eq!(problems, [format!("stage one@1, sub/b; stage two@1, sub/b: {object}")]);
+    // What git had removed is not damage, but for what is there.
+    std::fs::write(changes.join("gone"), "").unwrap();
+    assert_eq!(check_file_trees(scene.run.path(), &pairs(&ids)).await.len(), 1);
+    std::fs::remove_file(changes.join("objects").join(&content[..2]).join(&content[2..])).unwrap();
+    assert_eq!(check_file_trees(scene.run.path(), &pairs(&ids)).await, [""; 0]);
+    std::fs::remove_dir_all(&changes).unwrap();
+    let problems = check_file_trees(scene.run.path(), &pairs(&ids)).await;
+    assert_eq!(problems, [format!("{}: what stages changed is lost", changes.display())]);
+    assert_eq!(check_file_trees(scene.run.path(), &[]).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_an_object_does_not_block() {
+    for is_packed in [false, true] {
+        let (dir, scene, ids) = stored(is_packed).await;
+        let source = PatchSource::of_run(scene.run.path());
+        for file in object_files(&scene) {
+            let kept = std::fs::read(&file).unwrap();
+            sh(dir.path(), &format!("rm -f {0}; mkfifo {0}", file.display()));
+            let trees = FileTrees::new(scene.run.path(), ("MARK", "run"), &[]);
+            let snapshot = Snapshot::take(dir.path()).await.unwrap().unwrap();
+            let other = tempfile::tempdir().unwrap();
+            let errors = [
+                trees.record(&Arc::new(snapshot)).await.map(drop),
+                patch(&source, &ids[0], &ids[1], PatchStyle::Patch).await.map(drop),
+                share_file_trees(scene.run.path(), other.path()),
+            ];
+            let name = format!("{} is not a regular file", file.display());
+            for error in errors {
+                assert_eq!(error.unwrap_err().to_string(), name);
+            }
+            let problems = check_file_trees(scene.run.path(), &pairs(&ids)).await;
+            assert!(problems[0].contains(&name), "{problems:?}");
+            sh(dir.path(), &format!("rm {}", file.display()));
+            std::fs::write(&file, kept).unwrap();
+        }
     }
 }

@@ -63,11 +63,29 @@ async fn answer(stream: TcpStream, log: Heard, respond: Respond) -> Option<()> {
     let method = request["method"].as_str().unwrap_or_default().to_owned();
     let token = head.lines().find(|line| line.to_ascii_lowercase().starts_with("authorization"));
     log.lock().unwrap().push(format!("{method} {}", token.unwrap_or_default()));
+    if request["params"]["arguments"]["floods"] == true {
+        let stream = stream.into_inner().into_std().unwrap();
+        std::thread::spawn(move || flood(stream));
+        return None;
+    }
     if request["params"]["name"] == "hang" {
         std::future::pending::<()>().await;
     }
     let response = respond(&head, &method, &request);
     stream.write_all(response.as_bytes()).await.ok()
+}
+
+/// An answer that begins with the size of a chunk, which does not end.
+fn flood(mut stream: std::net::TcpStream) {
+    use std::io::Write as _;
+    stream.set_nonblocking(false).unwrap();
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let zeros = vec![b'0'; 65_536];
+    let mut open = stream.write_all(head.as_bytes()).is_ok();
+    while open {
+        open = stream.write_all(&zeros).is_ok();
+    }
 }
 
 fn respond(head: &str, method: &str, request: &Value, sse: bool) -> String {
@@ -177,6 +195,20 @@ async fn a_request_that_hangs_does_not_stop_the_next_one() {
     assert_snapshot!(shown(&hung), @"error: MCP server `fake`: no result within 0.2 s; the call may still take effect");
     let said = call(&tool(&servers, "echo"), json!({"text": "on"})).await;
     assert_eq!(shown(&said), "on");
+    servers.close().await;
+}
+
+#[tokio::test]
+async fn the_timeout_of_a_call_holds_whatever_the_server_sends() {
+    let (url, _) = serve(false).await;
+    let transport = McpTransport::Http { url, headers: [].into() };
+    let tool_timeout = Some(Duration::from_millis(500));
+    let servers =
+        connect_server(McpServer { transport, tool_timeout, ..McpServer::default() }).await;
+    let started = std::time::Instant::now();
+    let flooded = call(&tool(&servers, "hang"), json!({"floods": true})).await;
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(shown(&flooded).contains("no result within 0.5 s"), "{}", shown(&flooded));
     servers.close().await;
 }
 
