@@ -12,7 +12,7 @@ use fabro_inspect::{
     inspect_run, list_artifacts, run_patch,
 };
 use fabro_run::{Bundle, is_driven, now_ms};
-use fabro_sandbox::git::{GitError, Patch, PatchStyle, patch};
+use fabro_sandbox::git::{GitError, Patch, PatchStyle};
 use fabro_store::{RunStore, StoreError};
 use fabro_types::{RunId, RunStatus};
 
@@ -156,8 +156,15 @@ async fn patches(events: &[Event], run_dir: &Path, made: &mut Made) -> BTreeMap<
     let mut patches = BTreeMap::new();
     let Some(changes) = changes(events) else { return patches };
     let source = changes.source(run_dir);
+    let checked = match source.checked() {
+        Ok(checked) => checked,
+        Err(error) => {
+            made.damage.push(format!("the changes of its stages: {error}"));
+            return patches;
+        }
+    };
     for change in changes.stages {
-        match patch(&source, &change.from, &change.to, PatchStyle::Patch).await {
+        match checked.patch(&change.from, &change.to, PatchStyle::Patch).await {
             Ok(Patch { text, damage }) => {
                 made.damage.extend(
                     damage.map(|damage| format!("the changes of {}: {damage}", change.stage)),

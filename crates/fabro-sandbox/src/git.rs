@@ -76,7 +76,7 @@ pub use file_trees::{FileTree, FileTrees, incomplete_file_trees, share_file_tree
 pub use linked::LinkedWorktrees;
 pub use merge::Merged;
 pub use metadata::Metadata;
-pub use patch::{Patch, PatchSource, PatchStyle, patch};
+pub use patch::{CheckedSource, Patch, PatchSource, PatchStyle, patch};
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;
 pub use stored::{CHANGES, TreePair, check_file_trees};

@@ -11,7 +11,7 @@ use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as writ
 use fabro_inspect::{StageChange, artifacts, changes};
 use fabro_run::{Bundle, is_driven};
 use fabro_sandbox::artifacts::{FILES, check_sum, stored_file};
-use fabro_sandbox::git::{GitError, Patch, PatchStyle, patch};
+use fabro_sandbox::git::{GitError, Patch, PatchStyle};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::clean;
 use fabro_types::RunId;
@@ -52,8 +52,15 @@ impl Family {
     async fn add_patches(&mut self, run: RunId, run_dir: &Path, events: &[Event]) {
         let Some(changes) = changes(events) else { return };
         let source = changes.source(run_dir);
+        let checked = match source.checked() {
+            Ok(checked) => checked,
+            Err(error) => {
+                self.damage.push(format!("no diff.patch of run {run}: {error}"));
+                return;
+            }
+        };
         for StageChange { stage, from, to, .. } in changes.stages {
-            match patch(&source, &from, &to, PatchStyle::Patch).await {
+            match checked.patch(&from, &to, PatchStyle::Patch).await {
                 Ok(Patch { text, damage }) => {
                     self.damage
                         .extend(damage.map(|damage| format!("diff.patch of {stage}: {damage}")));

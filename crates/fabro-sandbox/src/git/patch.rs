@@ -39,6 +39,20 @@ impl PatchSource {
         }
     }
 
+    /// The repository for several patches, looked at once.
+    ///
+    /// # Errors
+    ///
+    /// A list of stored objects is damaged, or something else took the place of a file.
+    pub fn checked(&self) -> Result<CheckedSource<'_>, GitError> {
+        if let Self::Trees(dir) = self {
+            let stored = Stored { dir };
+            stored.check_files()?;
+            stored.check_indexes()?;
+        }
+        Ok(CheckedSource(self))
+    }
+
     async fn git(&self, command: &'static str, arguments: &[&OsStr]) -> Result<Vec<u8>, GitError> {
         let dir = self.dir();
         let variables: &[_] = match self {
@@ -49,6 +63,10 @@ impl PatchSource {
         GitCommand { dir, filters, variables, patterns: true }.output(command, arguments).await
     }
 }
+
+/// A repository whose files are those that git expects.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckedSource<'a>(&'a PatchSource);
 
 /// What differs between two commits or trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,57 +101,71 @@ pub async fn patch(
     if from == to {
         return Ok(Patch::default());
     }
-    let mut arguments = vec![
-        "-r",
-        "--find-renames",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-    ];
-    arguments.extend(match style {
-        PatchStyle::Patch => ["--patch", "--binary", "--full-index"].as_slice(),
-        PatchStyle::Stat => &["--stat"],
-    });
-    arguments.extend([from, to, "--"]);
-    let mut arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    let PatchSource::Trees(dir) = source else {
-        let text = source.git("diff-tree", &arguments).await?;
-        return Ok(Patch { text, damage: None });
-    };
-    let stored = Stored { dir };
-    stored.check_files()?;
-    stored.check_indexes()?;
-    let failed = match source.git("diff-tree", &arguments).await {
-        Ok(text) => return Ok(Patch { text, damage: None }),
-        Err(GitError::Failed(_, reason)) => reason,
-        Err(error) => return Err(error),
-    };
-    let Unread { damaged, gone } = unread(stored, from, to, &failed).await?;
-    let unread = damaged.len() + gone.len();
-    if unread == 0 || unread > MANY {
-        return Err(stored.failed(failed));
+    source.checked()?.patch(from, to, style).await
+}
+
+impl CheckedSource<'_> {
+    /// What [`patch`] returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`patch`].
+    pub async fn patch(&self, from: &str, to: &str, style: PatchStyle) -> Result<Patch, GitError> {
+        let Self(source) = self;
+        if from == to {
+            return Ok(Patch::default());
+        }
+        let mut arguments = vec![
+            "-r",
+            "--find-renames",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+        ];
+        arguments.extend(match style {
+            PatchStyle::Patch => ["--patch", "--binary", "--full-index"].as_slice(),
+            PatchStyle::Stat => &["--stat"],
+        });
+        arguments.extend([from, to, "--"]);
+        let mut arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        let PatchSource::Trees(dir) = source else {
+            let text = source.git("diff-tree", &arguments).await?;
+            return Ok(Patch { text, damage: None });
+        };
+        let stored = Stored { dir };
+        let failed = match source.git("diff-tree", &arguments).await {
+            Ok(text) => return Ok(Patch { text, damage: None }),
+            Err(GitError::Failed(_, reason)) => reason,
+            Err(error) => return Err(error),
+        };
+        let Unread { damaged, gone } = unread(stored, from, to, &failed).await?;
+        let unread = damaged.len() + gone.len();
+        if unread == 0 || unread > MANY {
+            return Err(stored.failed(failed));
+        }
+        let excluded =
+            |path: &Vec<u8>| OsString::from_vec([b":(exclude,literal)", &**path].concat());
+        let excluded: Vec<OsString> = damaged.iter().chain(&gone).map(excluded).collect();
+        arguments.extend(excluded.iter().map(OsString::as_os_str));
+        let rest = source.git("diff-tree", &arguments).await?;
+        let line = |path: &Vec<u8>, reason| format!("# {}: {reason}\n", path.escape_ascii());
+        let lines = damaged.iter().map(|path| line(path, "a stored content is damaged or lost"));
+        let lines = lines.chain(gone.iter().map(|path| line(path, "git has removed a content")));
+        let text = [lines.collect::<String>().into_bytes(), rest].concat();
+        let shown: Vec<String> =
+            damaged.iter().take(NAMED).map(|path| path.escape_ascii().to_string()).collect();
+        let damage = (!damaged.is_empty()).then(|| {
+            let more = damaged.len() - shown.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(
+                "{}{more}: stored contents are damaged or lost in {}",
+                shown.join(", "),
+                dir.display()
+            )
+        });
+        Ok(Patch { text, damage })
     }
-    let excluded = |path: &Vec<u8>| OsString::from_vec([b":(exclude,literal)", &**path].concat());
-    let excluded: Vec<OsString> = damaged.iter().chain(&gone).map(excluded).collect();
-    arguments.extend(excluded.iter().map(OsString::as_os_str));
-    let rest = source.git("diff-tree", &arguments).await?;
-    let line = |path: &Vec<u8>, reason| format!("# {}: {reason}\n", path.escape_ascii());
-    let lines = damaged.iter().map(|path| line(path, "a stored content is damaged or lost"));
-    let lines = lines.chain(gone.iter().map(|path| line(path, "git has removed a content")));
-    let text = [lines.collect::<String>().into_bytes(), rest].concat();
-    let shown: Vec<String> =
-        damaged.iter().take(NAMED).map(|path| path.escape_ascii().to_string()).collect();
-    let damage = (!damaged.is_empty()).then(|| {
-        let more = damaged.len() - shown.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!(
-            "{}{more}: stored contents are damaged or lost in {}",
-            shown.join(", "),
-            dir.display()
-        )
-    });
-    Ok(Patch { text, damage })
 }
 
 /// The changed files with contents that cannot be read.
