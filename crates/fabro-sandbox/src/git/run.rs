@@ -121,7 +121,9 @@ impl GitCommand<'_> {
         let mut output = Vec::new();
         let limit = OUTPUT_BYTES + 1;
         let mut keep = |bytes: &[u8]| output.extend_from_slice(bytes);
-        let (code, message) = self.stream(command, arguments, input, limit, &mut keep).await?;
+        // In a box: its buffers would be in the future of every stage.
+        let reading = Box::pin(self.stream(command, arguments, input, limit, &mut keep));
+        let (code, message) = reading.await?;
         if output.len() as u64 > OUTPUT_BYTES {
             return Err(GitError::TooMuch(command));
         }
