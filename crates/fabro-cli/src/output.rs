@@ -1,7 +1,7 @@
 //! Writing to stdout and stderr.
 
 use std::borrow::Cow;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -96,15 +96,23 @@ pub fn trace(verbose: u8) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
+/// The device or pipe that has this name, opened to be written: a file must not take its place. `None` for a regular
+/// file, and where nothing is.
+pub fn device(target: &Path) -> io::Result<Option<File>> {
+    match target.metadata() {
+        Ok(there) if !there.is_file() => File::options().write(true).open(target).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// Writes a file that gets its name when all of it is written: one that was there is whole until then. What is no
 /// regular file, a device or a pipe, is written to.
 pub fn file(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let target = match target.metadata() {
-        Ok(there) if !there.is_file() => return std::fs::write(target, bytes),
-        // A link stays one.
-        Ok(_) => std::fs::canonicalize(target)?,
-        Err(_) => target.to_owned(),
-    };
+    if let Some(mut device) = device(target)? {
+        return device.write_all(bytes);
+    }
+    // A link stays one.
+    let target = if target.exists() { std::fs::canonicalize(target)? } else { target.to_owned() };
     let above = target.parent().filter(|dir| !dir.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
     // Without this, the error would name the temporary file.

@@ -165,7 +165,7 @@ pub struct RunPatch {
     pub left_out: Vec<String>,
     /// Why changes of some stages were not recorded.
     pub incomplete: Option<String>,
-    /// Files that changed and are not in the patch, for what is stored of them is damaged.
+    /// Files that changed and are not in the patch, because what is stored of them is damaged.
     pub damage: Option<String>,
 }
 

@@ -26,7 +26,7 @@ pub struct Made {
     pub html: String,
     /// What could not be part of it: changes whose commits are gone.
     pub warnings: Vec<String>,
-    /// What is not in it for the store is damaged.
+    /// What is not in it, because the store is damaged.
     pub damage: Vec<String>,
 }
 

@@ -262,9 +262,8 @@ fn copy_file(from: &Path, to: &Path, is_forced: bool) -> io::Result<()> {
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
     let mut from = fs::File::open(from)?;
-    // A device or a pipe stays what it is.
-    if is_forced && to.metadata().is_ok_and(|there| !there.is_file()) {
-        return io::copy(&mut from, &mut fs::File::options().write(true).open(to)?).map(drop);
+    if is_forced && let Some(mut device) = output::device(to)? {
+        return io::copy(&mut from, &mut device).map(drop);
     }
     let mut file: NamedTempFile = tempfile::Builder::new()
         .prefix(".fabro-")

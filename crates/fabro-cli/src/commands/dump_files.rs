@@ -25,7 +25,7 @@ pub(super) struct Family {
     pub(super) keep_references: bool,
     /// What stages changed in git work trees, as patches, by their runs and full names.
     patches: BTreeMap<(RunId, String), Vec<u8>>,
-    /// What is not in the patches for the store is damaged.
+    /// What is not in the patches, because the store is damaged.
     pub(super) damage: Vec<String>,
 }
 

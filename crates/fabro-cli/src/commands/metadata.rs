@@ -15,8 +15,8 @@ use fabro_types::RunId;
 use super::dump_files::Family;
 use crate::error;
 
-/// Keeps what a run recorded as a commit of its branch, and returns the branch, and what is
-/// not in it for the store is damaged. A commit that would say the same as the last one is not made.
+/// Keeps what a run recorded as a commit of its branch. Returns the branch, and what is not in the commit because the
+/// store is damaged. A commit that would say the same as the last one is not made.
 pub async fn keep(store: &SqliteStore, run: RunId) -> anyhow::Result<(String, Vec<String>)> {
     let mut family = Family::read(store, run).await?;
     family.keep_references = true;

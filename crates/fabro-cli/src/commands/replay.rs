@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
-use fabro_engine::{RunState, read_all};
-use fabro_events::EventBody;
+use fabro_engine::RunState;
 use fabro_inspect::replay::{Difference, Replay, Report};
 use fabro_run::{Bundle, LoadedWorkflow, RunError, ServiceBuilder};
 use fabro_store::RunLog;
@@ -49,17 +48,13 @@ pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let settings = Bundle::load(&store, &created.bundle)?.settings;
     let run_dir = store.runs_dir().join(run.to_string());
-    let is_copy = read_all(&store, run)
-        .await?
-        .iter()
-        .any(|event| matches!(event.entry.body, EventBody::CheckpointForked(_)));
     let mut what = Replay::new(Arc::new(store), run);
     what.redactor = ServiceBuilder::new(&settings).dry_run(created.dry_run).recorded_redactor();
     what.run_dir = Some(run_dir);
     let workflow = args.workflow.as_deref().map(|file| workflow(file, &created.inputs));
     what.workflow = workflow.transpose()?;
     let report = fabro_inspect::replay::replay(what).await?;
-    output::report(args.json, &report, || text(&report, is_copy, global.paint_stdout()))?;
+    output::report(args.json, &report, || text(&report, global.paint_stdout()))?;
     Ok(if report.is_same() { Exit::SUCCEEDED } else { Exit::FAILED })
 }
 
@@ -71,9 +66,8 @@ fn workflow(file: &Path, inputs: &Map<String, Value>) -> anyhow::Result<Bundle> 
     Ok(LoadedWorkflow::read(&target.workflow_file, &cwd, home, inputs)?.bundle)
 }
 
-/// The log of a forked or rewound run is compared from there on.
-fn text(report: &Report, is_copy: bool, paint: Paint) -> String {
-    let since = if is_copy { " since the run was forked or rewound" } else { "" };
+fn text(report: &Report, paint: Paint) -> String {
+    let since = if report.since_fork { " since the run was forked or rewound" } else { "" };
     let end = if report.is_whole { "" } else { ", up to the end of the record" };
     let end = format!("{since}{end}");
     let mut text = String::new();

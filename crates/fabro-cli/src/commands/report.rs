@@ -73,8 +73,8 @@ pub async fn report(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> 
 
 /// The file has its name when all of it is written. A device or a pipe is written to, and stays what it is.
 fn write(target: &Path, html: &str) -> io::Result<()> {
-    if target.metadata().is_ok_and(|there| !there.is_file()) {
-        return std::fs::write(target, html);
+    if let Some(mut device) = output::device(target)? {
+        return device.write_all(html.as_bytes());
     }
     let mut file = NamedTempFile::with_prefix_in(".fabro-report-", above(target)?)?;
     file.write_all(html.as_bytes())?;

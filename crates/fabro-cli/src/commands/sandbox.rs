@@ -15,6 +15,7 @@ use crate::complete;
 use crate::error;
 use crate::exit::Exit;
 use crate::global::{Global, quoted};
+use crate::output;
 
 /// The commands for sandboxes.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -108,10 +109,8 @@ async fn copy_out(run: &str, path: &str, to: &Path, global: &Global) -> anyhow::
     if !status.success() {
         return Err(not_copied(path));
     }
-    // A device or a pipe stays what it is.
-    if to.metadata().is_ok_and(|there| !there.is_file()) {
-        let written = File::options().write(true).open(&to);
-        let written = written.and_then(|mut to| io::copy(&mut file.reopen()?, &mut to));
+    if let Some(mut device) = output::device(&to).map_err(|error| unwritable(&error))? {
+        let written = file.reopen().and_then(|mut file| io::copy(&mut file, &mut device));
         return written.map(|_| Exit::SUCCEEDED).map_err(|error| unwritable(&error));
     }
     file.persist(&to).map_err(|error| unwritable(&error.error))?;

@@ -62,6 +62,7 @@ pub fn compare_runs(
         run_id,
         compared,
         is_whole: recorded.is_whole,
+        since_fork: false,
         differences,
         unanswered: Vec::new(),
     })
@@ -130,7 +131,14 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let new = Log::read(&counted(&events, after), &*overlay, run_dir)?;
     let (compared, differences) = compare(&old, &new);
     let unanswered = player.unanswered;
-    Ok(Report { run_id: run, compared, is_whole: old.is_whole, differences, unanswered })
+    Ok(Report {
+        run_id: run,
+        compared,
+        is_whole: old.is_whole,
+        since_fork: cut.is_some(),
+        differences,
+        unanswered,
+    })
 }
 
 /// The effective events after a position in the log.

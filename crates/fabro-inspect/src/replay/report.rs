@@ -14,6 +14,8 @@ pub struct Report {
     /// The record has an end: the run succeeded or failed. Without one it is compared up to its last
     /// event.
     pub is_whole: bool,
+    /// The run was forked or rewound, and its record is compared from there on.
+    pub since_fork: bool,
     /// The differences, in the order of the record.
     pub differences: Vec<Difference>,
     /// Stages that could not continue, because their input was not recorded.

@@ -199,7 +199,7 @@ async fn a_request_that_hangs_does_not_stop_the_next_one() {
 }
 
 #[tokio::test]
-async fn the_timeout_of_a_call_holds_whatever_the_server_sends() {
+async fn a_server_that_sends_without_end_does_not_delay_the_timeout_of_a_call() {
     let (url, _) = serve(false).await;
     let transport = McpTransport::Http { url, headers: [].into() };
     let tool_timeout = Some(Duration::from_millis(500));
