@@ -195,6 +195,9 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
         StoreError::NotAStore { .. } | StoreError::ReadOnly { .. } | StoreError::Io { .. } => {
             Some("fix that, or name another store with `--store`")
         }
+        StoreError::HiddenCommit { .. } => {
+            Some("without a copy, `fabro verify --accept-loss` continues without that commit")
+        }
         StoreError::Lost { .. } | StoreError::DamagedHead { .. } => {
             Some("without a copy, `fabro verify RUN --accept-loss` continues with what is left")
         }

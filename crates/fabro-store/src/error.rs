@@ -187,6 +187,17 @@ pub enum StoreError {
         /// The database.
         path: PathBuf,
     },
+    /// The write-ahead log has a commit that cannot be read, at its end. Nothing more is written until it is
+    /// given up.
+    #[error(
+        "{} is damaged: the commit at byte {at} cannot be read, nor what follows it, which may be of any run that has not ended; restore the store from a backup", path.display()
+    )]
+    HiddenCommit {
+        /// The write-ahead log.
+        path: PathBuf,
+        /// Where the commit begins.
+        at: u64,
+    },
     /// The database is not there, but runs of it are known.
     #[error(
         "{} is missing, and it held {runs} run{}; restore it from a backup, or remove {} to begin with an empty store", path.display(), if *runs == 1 { "" } else { "s" }, heads.display()

@@ -1,8 +1,6 @@
 //! The invariants after kills: pure checks of snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -33,19 +31,6 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether a run has events that its file in this directory, which has the number of the last one, does not know.
-    pub(crate) fn is_ahead_of(&self, heads: &Path) -> bool {
-        for (run, lines) in &self.events {
-            // A run that has just begun has none yet.
-            let head = fs::read_to_string(heads.join(run)).unwrap_or_default();
-            let number = head.split(' ').next().unwrap_or_default().parse::<usize>();
-            if number.unwrap_or_default() < lines.len() {
-                return true;
-            }
-        }
-        false
-    }
-
     /// From the events of each run, a line each, and the lines that stages left.
     pub(crate) fn new(
         events: BTreeMap<String, Vec<String>>,

@@ -155,13 +155,6 @@ fn damaged(
             driver
         }
         None => {
-            if matches!(fault, Fault::FlippedBit)
-                && seen[1].is_ahead_of(&case.store().join("heads"))
-            {
-                // Killed before the number of the last event was written elsewhere: it would be lost as if it had not
-                // been written.
-                return Ok(true);
-            }
             *damage = do_damage(case.store(), &older, fault, random)?;
             case.resume(&run)?
         }

@@ -35,6 +35,7 @@ const WORKFLOW: usize = 24;
 pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
     let rows = match SqliteStore::open_read_only(&global.store_dir()?) {
         Ok(store) => {
+            global.warn(store.check_last_commit().err());
             let lost = store.lost_runs().await?;
             global.warn(lost.iter().map(|run| {
                 let verify = global.command(&format!("verify {run}"));

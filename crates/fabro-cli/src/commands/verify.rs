@@ -22,15 +22,16 @@ use crate::output;
 /// Check that runs are recorded whole
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro verify            the whole store\n  fabro verify latest\n  fabro verify latest --accept-loss\n\nExit code 4 when something is damaged or missing."
+    after_help = "Examples:\n  fabro verify                    the whole store\n  fabro verify latest\n  fabro verify latest --accept-loss\n  fabro verify --accept-loss      when the last commit cannot be read\n\nExit code 4 when something is damaged or missing."
 )]
 pub struct VerifyArgs {
     /// The runs: ids, the beginnings of ids, or `latest`; all runs without any
     #[arg(value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
     pub runs: Vec<String>,
 
-    /// Continue without events that were lost at the end of these runs
-    #[arg(long, requires = "runs")]
+    /// Continue without events that were lost at the end of these runs; without a run, without the
+    /// last commit to the store where that cannot be read
+    #[arg(long)]
     pub accept_loss: bool,
 
     /// Print JSON
@@ -94,6 +95,17 @@ pub async fn verify(args: &VerifyArgs, global: &Global) -> anyhow::Result<Exit> 
     let mut problems = Vec::new();
     if args.accept_loss {
         let store = global.existing_store()?;
+        let is_given_up = store.give_up_last_commit().await?;
+        if is_given_up {
+            output::stderr(
+                "the commit that cannot be read is given up; what it recorded runs again\n",
+            );
+        } else if args.runs.is_empty() {
+            return Err(error::usage(
+                "the last commit to the store can be read".to_owned(),
+                "name the runs whose lost events you accept: `fabro verify RUN --accept-loss`",
+            ));
+        }
         for text in &args.runs {
             let run = find(&store, text).await?;
             store.accept_loss(run).await?;

@@ -201,6 +201,48 @@ fn committed_stages_that_were_lost_never_run_again_in_silence() {
 }
 
 #[test]
+fn nothing_is_written_over_a_last_commit_that_cannot_be_read() {
+    let flow = "digraph { start -> one -> ask -> exit
+        one [shape=parallelogram, script=\"echo one >> ran\"]
+        ask [shape=hexagon, label=\"Go on?\"] }";
+    let project = Project::with(&[("flow.fabro", flow), ("other.fabro", LINE)]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 3);
+    // A driver that is killed may not have written there yet.
+    let state = project.path().join(".fabro/state");
+    fs::remove_dir_all(state.join("heads")).unwrap();
+    let log = state.join("fabro.db-wal");
+    let mut bytes = fs::read(&log).unwrap();
+    let at = bytes.len() - 100;
+    bytes[at] ^= 4;
+    fs::write(&log, bytes).unwrap();
+    for args in [
+        &["resume", "latest"][..],
+        &["run", "other.fabro"],
+        &["answer", "latest", "yes"],
+        &["events", "latest"],
+        &["inspect", "latest"],
+        &["verify", "latest"],
+        &["verify"],
+        &["backup", "copy.db"],
+    ] {
+        let shown = project.run(args);
+        assert!(
+            shown.starts_with("exit 4\n") && shown.contains("the commit at byte"),
+            "{args:?}: {shown}"
+        );
+    }
+    for args in [&["ps"][..], &["doctor", "--store", ".fabro/state"]] {
+        let shown = project.run(args);
+        assert!(shown.contains("the commit at byte"), "{args:?}: {shown}");
+    }
+    assert_eq!(project.exit(&["verify", "--accept-loss"]), 0);
+    assert_eq!(project.exit(&["verify", "--accept-loss"]), 2);
+    assert_eq!(project.exit(&["verify"]), 0);
+    assert_eq!(project.exit(&["run", "other.fabro"]), 0);
+    assert_eq!(project.read("ran"), "one\none\ntwo\n");
+}
+
+#[test]
 fn a_backup_can_be_used_as_a_store() {
     let project = Project::with(&[("flow.fabro", LINE)]);
     assert_eq!(project.exit(&["run", "flow.fabro"]), 0);

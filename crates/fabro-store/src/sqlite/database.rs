@@ -15,11 +15,16 @@ use super::fault::Fault;
 use super::heads::Heads;
 use super::schema;
 use super::transaction::Transaction;
+use super::wal;
 use crate::{ChangeMark, StoreError};
 
 /// A write-ahead log above this size is folded into the database when the store is closed. A
 /// smaller one is left as it is: reading it again costs less than the two syncs.
 const WAL_KEPT: u64 = 1024 * 1024;
+
+/// How often a reader looks again at a write-ahead log that seems to be damaged, and how long it waits before.
+const WAL_READS: usize = 2;
+const WAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long folding the write-ahead log waits for readers.
 const FOLD_TIMEOUT: Duration = Duration::from_millis(50);
@@ -35,6 +40,8 @@ pub(super) struct Database {
     pub(super) heads: Heads,
     /// The files as they were opened; absent when the store is only read.
     opened: Option<OpenedFiles>,
+    /// Where the write-ahead log hides a commit. The next one would overwrite it.
+    hidden: Mutex<Option<u64>>,
     /// Counts what this object committed; `SQLite` counts only what others did.
     commits: AtomicU64,
     /// The head of a log could not be written after its batch was appended.
@@ -53,8 +60,17 @@ impl Database {
             schema::create(&dir, &path)?;
         }
         let opened = OpenedFiles::of(&path)?;
+        let hidden = hidden_commit(&path)?;
         let conn = schema::connect(&path)?;
-        Ok(Self::with(dir, path, conn, Some(opened)))
+        let db = Self::with(dir, path, conn, Some(opened));
+        if hidden.is_some() {
+            // Again while no other process writes there.
+            let found = Transaction::begin(&db.conn())
+                .map_err(Fault::from)
+                .and_then(|_writer| Ok(hidden_commit(&db.path)?));
+            *db.hidden() = found.map_err(|fault| fault.at(&db.path))?;
+        }
+        Ok(db)
     }
 
     /// Opens the store for reading alone.
@@ -68,8 +84,20 @@ impl Database {
         if !schema::exists(&path)? {
             return Err(Heads::new(&dir).missing_database(&path)?.unwrap_or_else(no_store));
         }
+        let mut hidden = hidden_commit(&path)?;
         let conn = schema::connect_read_only(&path)?;
-        Ok(Self::with(dir, path, conn, None))
+        for _ in 0..WAL_READS {
+            if hidden.is_none() {
+                break;
+            }
+            // A writer may have been in the middle of it.
+            std::thread::sleep(WAL_PAUSE);
+            let again = hidden_commit(&path)?;
+            hidden = hidden.filter(|_| hidden == again);
+        }
+        let db = Self::with(dir, path, conn, None);
+        *db.hidden() = hidden;
+        Ok(db)
     }
 
     fn with(dir: PathBuf, path: PathBuf, conn: Connection, opened: Option<OpenedFiles>) -> Self {
@@ -83,6 +111,7 @@ impl Database {
             files,
             heads,
             opened,
+            hidden: Mutex::default(),
             commits: AtomicU64::new(0),
             head_failed: AtomicBool::new(false),
         }
@@ -135,6 +164,7 @@ impl Database {
         write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let check_files = || self.opened.as_ref().map_or(Ok(()), |files| files.check(&self.path));
+        self.check_hidden()?;
         let transaction = Transaction::begin(conn)?;
         check_files()?;
         let value = write(&transaction)?;
@@ -143,6 +173,26 @@ impl Database {
         // Between the two, the commit may have gone into a file that no other process opens.
         check_files()?;
         Ok(value)
+    }
+
+    /// Fails when the write-ahead log hides a commit.
+    pub(super) fn check_hidden(&self) -> Result<(), StoreError> {
+        let path = || schema::beside(&self.path, "-wal");
+        let hidden = *self.hidden();
+        hidden.map_or(Ok(()), |at| Err(StoreError::HiddenCommit { path: path(), at }))
+    }
+
+    /// Gives up the commit that the write-ahead log hides. Returns whether there was one.
+    pub(super) fn give_up_hidden(&self) -> bool {
+        let is_hidden = self.hidden().take().is_some();
+        if is_hidden {
+            self.fold();
+        }
+        is_hidden
+    }
+
+    fn hidden(&self) -> MutexGuard<'_, Option<u64>> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Folds the write-ahead log into the database, so that the file alone has everything. Where other
@@ -210,7 +260,7 @@ impl OpenedFiles {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        if schema::wal_size(&self.path) > WAL_KEPT {
+        if schema::wal_size(&self.path) > WAL_KEPT && self.hidden().is_none() {
             // Should this fail, the log only stays longer.
             let _ = self.conn().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }
@@ -225,6 +275,11 @@ impl Database {
         })?;
         Ok(ChangeMark { ours: self.commits.load(Ordering::Acquire), others })
     }
+}
+
+fn hidden_commit(path: &Path) -> Result<Option<u64>, StoreError> {
+    let log = schema::beside(path, "-wal");
+    wal::hidden_commit(&log).map_err(|error| StoreError::io(log, error))
 }
 
 /// The key of a run, if there is one.

@@ -15,6 +15,10 @@ impl Database {
         owner: &LeaseOwner,
         ttl: Duration,
     ) -> Result<Lease, StoreError> {
+        if self.check_hidden().is_err() {
+            // What is lost of this run is said first, where that is known.
+            self.read(run, self.last_seq(run)?, 1)?;
+        }
         self.write_unsynced(|transaction| {
             let current = read(transaction, run)?;
             match LeaseRecord::request(current.clone(), owner, ttl, LeaseTime::now()) {

@@ -246,6 +246,12 @@ impl Database {
                 return Err(self.lost(run, last, head).into());
             }
         }
+        if events.len() < limit
+            && let Err(hidden) = self.check_hidden()
+            && !has_ended(conn, key)?
+        {
+            return Err(hidden.into());
+        }
         Ok(events)
     }
 
@@ -340,6 +346,12 @@ fn last(conn: &Connection, key: i64) -> rusqlite::Result<u64> {
         conn.prepare_cached("SELECT max(id) FROM events WHERE id > ?1 AND id <= ?2")?;
     let range = [row_id(key, 0), row_id(key, u32::MAX)];
     Ok(select.query_row(range, |row| row.get::<_, Option<i64>>(0))?.map_or(0, seq))
+}
+
+/// Whether the last that is known of a run is its end.
+pub(super) fn has_ended(conn: &Connection, key: i64) -> rusqlite::Result<bool> {
+    let mut select = conn.prepare_cached("SELECT ended IS NOT NULL FROM runs WHERE key = ?1")?;
+    select.query_row([key], |row| row.get(0))
 }
 
 /// What reading a run's log needs of its row.

@@ -19,6 +19,7 @@ mod thread;
 mod transaction;
 mod usage;
 mod verify;
+mod wal;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -98,6 +99,21 @@ impl SqliteStore {
     /// The log is damaged in other ways, or the run is being driven.
     pub async fn accept_loss(&self, run: RunId) -> Result<(), StoreError> {
         self.thread.run(move |db| db.accept_loss(run)).await
+    }
+
+    /// Whether the last commit can be read: the write-ahead log was looked at when the store was opened.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::HiddenCommit`] when it is damaged.
+    pub fn check_last_commit(&self) -> Result<(), StoreError> {
+        self.db.check_hidden()
+    }
+
+    /// Gives up the last commit where it cannot be read, so that the store may be written again. Returns
+    /// whether there was one.
+    pub async fn give_up_last_commit(&self) -> Result<bool, StoreError> {
+        self.thread.run(|db| Ok(db.give_up_hidden())).await
     }
 
     /// The runs that were committed and of which the database has nothing.
@@ -326,3 +342,5 @@ impl BlobStore for SqliteStore {
 mod damage_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wal_tests;

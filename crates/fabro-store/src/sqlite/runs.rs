@@ -49,10 +49,18 @@ impl Database {
         let missing = match summary::find(text, &known) {
             // One that was recorded later may be lost; to take another run for it would be worse than an error.
             Ok(found) if is_latest => {
-                return Ok(self.lost_after(Some(found), &known)?.unwrap_or(found));
+                let latest = self.lost_after(Some(found), &known)?.unwrap_or(found);
+                if let Err(hidden) = self.check_hidden()
+                    && self.has_ended(latest)?
+                {
+                    // The commit that cannot be read may be the first of a later run.
+                    return Err(hidden);
+                }
+                return Ok(latest);
             }
             Err(error @ (StoreError::NotFound { .. } | StoreError::NoRuns)) if is_latest => {
-                return self.lost_after(None, &known)?.ok_or(error);
+                let lost = self.lost_after(None, &known)?;
+                return lost.map_or_else(|| self.check_hidden().and(Err(error)), Ok);
             }
             Err(error @ (StoreError::NotFound { .. } | StoreError::NoRuns)) => error,
             found => return found,
@@ -63,8 +71,15 @@ impl Database {
         let no_text = text.is_empty();
         match (lost.next(), lost.next()) {
             (Some(run), None) if !no_text => Ok(run),
-            _ => Err(missing),
+            _ => self.check_hidden().and(Err(missing)),
         }
+    }
+
+    fn has_ended(&self, run: RunId) -> Result<bool, StoreError> {
+        self.read_with(|conn| match run_key(conn, run)? {
+            Some(key) => Ok(log::has_ended(conn, key)?),
+            None => Ok(false),
+        })
     }
 
     /// The newest run that has a head and no records, if its id is later than this one.

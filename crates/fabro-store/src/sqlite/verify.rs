@@ -155,6 +155,7 @@ impl Database {
 
     pub(super) fn accept_loss(&self, run: RunId) -> Result<(), StoreError> {
         let root = self.root(run)?;
+        self.give_up_hidden();
         let head = self.write_with(|transaction| {
             lease_rows::check(transaction, root, None)?;
             Ok(log::end(transaction, run)?)
@@ -201,6 +202,7 @@ impl Database {
             let lines = check.query_map([], |row| row.get::<_, String>(0))?;
             let mut lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
             lines.retain(|line| line != "ok");
+            lines.extend(self.check_hidden().err().map(|hidden| hidden.to_string()));
             // A row with another name than its bytes have is no blob that a run names.
             let mut select =
                 conn.prepare("SELECT hash, bytes FROM blobs WHERE bytes IS NOT NULL")?;
@@ -218,6 +220,7 @@ impl Database {
     }
 
     pub(super) fn backup(&self, file: &Path) -> Result<(), StoreError> {
+        self.check_hidden()?;
         let here = |error| StoreError::io(file.to_owned(), error);
         if file.exists() {
             return Err(here(io::ErrorKind::AlreadyExists.into()));
