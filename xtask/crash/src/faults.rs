@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -37,6 +38,8 @@ enum Fault {
     RemovedHeads,
     /// The database becomes an older one while it is in use.
     ReplacedDatabase,
+    /// The bytes of an older database are copied over it while it is in use.
+    OverwrittenDatabase,
     /// The clock shows a time two days ago.
     ClockBack,
     /// The clock shows a time in two days.
@@ -45,7 +48,7 @@ enum Fault {
     FewDescriptors,
 }
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 11] = [
     Fault::FlippedBit,
     Fault::LostLog,
     Fault::OlderDatabase,
@@ -53,6 +56,7 @@ const FAULTS: [Fault; 10] = [
     Fault::RemovedRunFiles,
     Fault::RemovedHeads,
     Fault::ReplacedDatabase,
+    Fault::OverwrittenDatabase,
     Fault::ClockBack,
     Fault::ClockForward,
     Fault::FewDescriptors,
@@ -148,7 +152,7 @@ fn damaged(
     }
     let mut driver = match fault.preparation(case.dir())? {
         Some(prepare) => case.resume_after(&run, &prepare)?,
-        None if matches!(fault, Fault::ReplacedDatabase) => {
+        None if matches!(fault, Fault::ReplacedDatabase | Fault::OverwrittenDatabase) => {
             let mut driver = case.resume(&run)?;
             driver.wait_for_events(10, TIMEOUT);
             *damage = do_damage(case.store(), &older, fault, random)?;
@@ -190,6 +194,11 @@ fn do_damage(store: &Path, older: &Path, fault: Fault, random: &mut Rng) -> Resu
             let new = store.join("fabro.db.new");
             fs::copy(older.join("fabro.db"), &new)?;
             fs::rename(new, store.join("fabro.db"))?;
+        }
+        Fault::OverwrittenDatabase => {
+            let bytes = fs::read(older.join("fabro.db"))?;
+            // Not emptied first, as `cp` does: the driver would have to be in the middle of it.
+            fs::OpenOptions::new().write(true).open(store.join("fabro.db"))?.write_all(&bytes)?;
         }
         Fault::ClockBack | Fault::ClockForward | Fault::FewDescriptors => {}
     }

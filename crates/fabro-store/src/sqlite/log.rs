@@ -163,13 +163,21 @@ impl Database {
         }
     }
 
-    /// Reads the last record as another process would. `SQLite` keeps what it has read, so it does not
-    /// notice that the files it has open were truncated or overwritten.
+    /// Checks all records of a run and of its sub-workflows as another process would read them. `SQLite` keeps what it has read, so it
+    /// does not notice that the files it has open were truncated or overwritten.
     fn check_end(&self, run: RunId, seq: u32) -> Result<(), StoreError> {
-        let read =
-            Self::open_read_only(&self.dir)?.read(run, u64::from(seq.saturating_sub(1)), 1)?;
-        if read.is_empty() {
-            return Err(StoreError::Replaced { path: self.path.clone() });
+        let other = Self::open_read_only(&self.dir)?;
+        for member in self.family(run)? {
+            let last = other.read_with(|conn| check_chain(conn, member))?;
+            let expected = if member == run { u64::from(seq) } else { 1 };
+            if last < expected {
+                return Err(StoreError::Lost {
+                    run: member,
+                    from: last + 1,
+                    to: expected,
+                    path: self.path.clone(),
+                });
+            }
         }
         Ok(())
     }
@@ -258,6 +266,24 @@ impl Database {
     fn lost(&self, run: RunId, last: u64, head: &Head) -> StoreError {
         StoreError::Lost { run, from: last + 1, to: head.seq, path: self.path.clone() }
     }
+}
+
+/// Checks the hashes of a run's records and nothing else of them. Returns the number of the last one.
+fn check_chain(conn: &Connection, run: RunId) -> Result<u64, Fault> {
+    let Some(run_row) = run_row(conn, run)? else { return Ok(0) };
+    let mut chain = Chain::start(conn, run, &run_row, None, 0)?;
+    let mut select = conn.prepare(select_events(run_row.unhashed.is_some()))?;
+    let mut rows = select.query([row_id(run_row.key, 0), row_id(run_row.key, u32::MAX), -1])?;
+    while let Some(row) = rows.next()? {
+        let text = row.get_ref(2)?.as_bytes().map_err(rusqlite::Error::from)?;
+        let (seq, ts_ms) = (seq(row.get(0)?), row.get(1)?);
+        chain.check(seq, ts_ms, text, row.get_ref(3)?).map_err(|detail| StoreError::Damaged {
+            run,
+            seq,
+            detail,
+        })?;
+    }
+    Ok(chain.last_seq)
 }
 
 /// Stores of older formats have no hashes.
