@@ -82,6 +82,14 @@ impl Case {
         self.drive(command.args(["run", self.work.workflow, "--json"]).args(self.work.args))
     }
 
+    /// The same below another program, which writes into a file.
+    pub(crate) fn start_under(&self, program: &[&str], file: &Path) -> Result<Driver> {
+        let [name, arguments @ ..] = program else { bail!("no program") };
+        let mut command = Command::new(name);
+        command.args(arguments).arg(file).arg(&self.fabro);
+        self.drive(command.args(["run", self.work.workflow, "--json"]).args(self.work.args))
+    }
+
     pub(crate) fn resume(&self, run: &str) -> Result<Driver> {
         self.drive(Command::new(&self.fabro).args(["resume", run, "--json"]))
     }

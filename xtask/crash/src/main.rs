@@ -14,7 +14,7 @@
 //! [`worktrees`]. After each kill the repository must be whole, and the user's part of it as it was; in the end
 //! each stage must have left the files that it left in the undisturbed run, and a fork must begin with them.
 //!
-//! With `--faults` the store is damaged between two drivers: see [`faults`].
+//! With `--faults` the store is damaged between two drivers: see [`faults`]. With `--power` the power fails: see [`power`].
 //!
 //! # Limits
 //!
@@ -36,6 +36,8 @@ mod check;
 mod disk;
 mod faults;
 mod model;
+mod power;
+mod trace;
 mod work;
 mod workflow;
 mod worktrees;
@@ -69,6 +71,15 @@ struct Args {
         conflicts_with_all = ["agents", "worktrees", "kills"]
     )]
     faults: Option<u32>,
+    /// Let the power fail at N moments of one run instead: of what was not synced, any sectors are on the disk
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        default_missing_value = "100",
+        conflicts_with_all = ["agents", "worktrees", "kills", "faults"]
+    )]
+    power: Option<u32>,
     /// Decides the instants; a new one every time without it
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -122,6 +133,10 @@ fn run(args: &Args) -> Result<()> {
     }
     if let Some(rounds) = args.faults {
         say(&format!("crash: {}", faults::run(&fabro, seed, rounds, args.keep)?));
+        return Ok(());
+    }
+    if let Some(failures) = args.power {
+        say(&format!("crash: {}", power::run(&fabro, seed, failures, args.keep)?));
         return Ok(());
     }
     kill_all(&COMMANDS, &fabro, args, seed)?;
