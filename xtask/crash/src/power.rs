@@ -2,7 +2,7 @@
 //!
 //! What was synced is there. Of everything else any sectors may be there or not, and the files that say where logs
 //! end, which are never synced, may be as they were at any time before. The run continues to the right end, and
-//! whatever was reported before the failure is recorded.
+//! all that was reported before the failure is recorded.
 //!
 //! # Limits
 //!
