@@ -50,6 +50,10 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
             message,
             "set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or write a [providers.NAME] into .fabro/config.toml; or use canned responses with --model-script FILE, or try --dry-run",
         ),
+        RunError::OlderLog { run, .. } => {
+            let accept = global.command(&format!("verify {run} --accept-loss"));
+            store(message, format!("without a copy, `{accept}` continues with what is left"))
+        }
         RunError::NotCreated { .. } => {
             failed(message, "the log is damaged; look at it with `fabro events`")
         }

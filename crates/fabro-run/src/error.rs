@@ -78,6 +78,16 @@ pub enum RunError {
     /// The store cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The files of a stage say more than the log.
+    #[error(
+        "run {run} is incomplete: {} is newer than the database (its write-ahead log is lost, or it is an older copy); restore the newer one", dir.display()
+    )]
+    OlderLog {
+        /// The run.
+        run: RunId,
+        /// The directory of the stage.
+        dir: PathBuf,
+    },
     /// The log does not begin with the record that creates a run.
     #[error("the log of run {run} does not begin with its creation")]
     NotCreated {

@@ -69,6 +69,7 @@
 //! - Signals, the terminal and exit codes are up to the caller.
 
 mod actions;
+
 mod answers;
 mod asked_models;
 mod background;
@@ -85,6 +86,7 @@ mod model_names;
 mod model_test;
 mod model_warnings;
 mod models;
+mod older_log;
 mod preflight;
 mod prepare;
 mod reach;
@@ -132,6 +134,7 @@ pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers, usual_model};
 pub use models::{catalog, client, providers};
+pub use older_log::refuse_older_log;
 pub use remove::remove_run;
 pub use resume_options::{RefreshedModels, ResumeOptions};
 pub use run::{DriveResult, Run};

@@ -22,6 +22,7 @@ use crate::background::{DRIVER_LOG, start_driver};
 use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
+use crate::older_log::refuse_older_log;
 use crate::preflight;
 use crate::resume_options::ResumeOptions;
 use crate::run_id::new_run_id;
@@ -190,6 +191,7 @@ impl Run {
         let lease = HeldLease::acquire(&store, id).await?;
         let warnings = store.check(id).await?.iter().map(ToString::to_string).collect();
         let events = read_all(&*store, id).await?;
+        refuse_older_log(&*store, runs_dir, id, &events).await?;
         let state = RunState::try_replay(id, &events)?;
         let Some(created) = &state.created else { return Err(RunError::NotCreated { run: id }) };
         if let Phase::Ended(status, _) = state.phase {
@@ -258,6 +260,8 @@ impl Run {
         let Some(root) = self.resumed(&self.state)? else { return Ok(()) };
         let mut members = vec![root];
         for child in self.sub_workflows().await? {
+            let runs_dir = self.run_dir.parent().unwrap_or(&self.run_dir);
+            refuse_older_log(&*self.store, runs_dir, child.run, &child.events).await?;
             let state = RunState::try_replay(child.run, &child.events)?;
             members.extend(self.resumed(&state)?);
         }

@@ -154,6 +154,12 @@ pub trait Runs: Send + Sync {
     /// The last sequence number of a run, 0 for an unknown run.
     async fn last_seq(&self, run: RunId) -> Result<u64, StoreError>;
 
+    /// Whether it is known how far the log of a run went, apart from the log itself. Where it is not, a loss of the
+    /// last events is not noticed by reading.
+    async fn knows_end(&self, _run: RunId) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
     /// A warning about a run that can be read all the same.
     async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError>;
 }

@@ -6,6 +6,7 @@ use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_events::Event;
 use fabro_inspect::{Changes, artifacts, changes};
+use fabro_run::refuse_older_log;
 use fabro_sandbox::artifacts::stored_file;
 use fabro_sandbox::git::{TreePair, check_file_trees};
 use fabro_store::{RunVerification, Runs as _, SqliteStore, StoreError};
@@ -148,6 +149,11 @@ async fn verify_run(store: &SqliteStore, run: RunId) -> Result<Verified, StoreEr
         damaged.map(|damaged| damaged.to_string()).collect()
     };
     let damaged = tokio::task::spawn_blocking(check).await;
+    if !verified.end_known {
+        let dir = store.runs_dir();
+        let older = refuse_older_log(store, &dir, run, &events).await.err();
+        verified.problems.extend(older.map(|error| error.to_string()));
+    }
     verified.problems.extend(damaged.unwrap_or_else(|error| vec![error.to_string()]));
     verified
         .problems

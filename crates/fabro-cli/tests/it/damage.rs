@@ -243,6 +243,38 @@ fn nothing_is_written_over_a_last_commit_that_cannot_be_read() {
 }
 
 #[test]
+fn a_database_that_is_older_than_the_files_of_stages_is_refused() {
+    let flow = "digraph { start -> one -> ask -> two -> again -> exit
+        one [shape=parallelogram, script=\"echo one | tee -a ran\"]
+        two [shape=parallelogram, script=\"echo two | tee -a ran\"]
+        ask [shape=hexagon, label=\"Go on?\"]
+        again [shape=hexagon, label=\"Go on?\"] }";
+    let project = Project::with(&[("flow.fabro", flow)]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 3);
+    let state = project.path().join(".fabro/state");
+    let older = ["fabro.db", "fabro.db-wal"].map(|name| fs::read(state.join(name)).unwrap());
+    assert_eq!(project.exit(&["answer", "latest", "T"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 3);
+    for (name, bytes) in ["fabro.db", "fabro.db-wal"].into_iter().zip(older) {
+        fs::write(state.join(name), bytes).unwrap();
+    }
+    // Nor is it known any more how far the log went.
+    fs::remove_dir_all(state.join("heads")).unwrap();
+    fs::remove_file(state.join("fabro.db-shm")).unwrap();
+    assert_eq!(project.exit(&["answer", "latest", "T"]), 0);
+    for args in [&["resume", "latest"], &["verify", "latest"]] {
+        let shown = project.run(args);
+        assert!(
+            shown.starts_with("exit 4\n") && shown.contains("003-ask@1 is newer than the database"),
+            "{args:?}: {shown}"
+        );
+    }
+    assert_eq!(project.exit(&["verify", "latest", "--accept-loss"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 3);
+    assert_eq!(project.read("ran"), "one\ntwo\ntwo\n");
+}
+
+#[test]
 fn a_backup_can_be_used_as_a_store() {
     let project = Project::with(&[("flow.fabro", LINE)]);
     assert_eq!(project.exit(&["run", "flow.fabro"]), 0);

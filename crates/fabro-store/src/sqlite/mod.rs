@@ -224,6 +224,10 @@ impl Runs for SqliteStore {
         self.thread.run(move |db| db.last_seq(run)).await
     }
 
+    async fn knows_end(&self, run: RunId) -> Result<bool, StoreError> {
+        self.thread.run(move |db| Ok(db.heads.read(run)?.is_some())).await
+    }
+
     async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
         self.thread.run(move |db| db.check(run)).await
     }
