@@ -317,7 +317,9 @@ fn files_of_others_in_the_directory_of_a_pool_are_left_alone() {
         &format!("ab/{hash}0"),
         &format!("AB/{hash}"),
     ];
-    others.iter().for_each(|path| write(path));
+    for path in others {
+        write(path);
+    }
     write(&format!("ab/{hash}"));
     write(".copy-Ab12Cd");
     assert_eq!(pool_usage(dir.path()).unwrap().unnamed, 4);

@@ -133,7 +133,9 @@ fn files_are_where_they_are_said_to_be() {
     let unfinished = dir.path().join("state/blobs/unfinished");
     fs::write(unfinished.join("Ab12Cd.tmp"), "killed").unwrap();
     let foreign = ["notes.txt", "page.tmp", "unfinished-letter.tmp"];
-    foreign.iter().for_each(|name| fs::write(unfinished.join(name), "not ours").unwrap());
+    for name in foreign {
+        fs::write(unfinished.join(name), "not ours").unwrap();
+    }
     fs::create_dir(unfinished.join("folder.tmp")).unwrap();
     let mut all = [blob, other];
     all.sort_unstable();
