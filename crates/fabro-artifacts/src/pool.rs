@@ -1,10 +1,11 @@
 //! Bytes by their hash, and names for them that are hard links.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use tempfile::TempPath;
 
 /// So many files are synced one by one; for more, one call syncs the file system.
 const FEW: usize = 16;
+
+/// How the names of copies begin that are not finished.
+const UNFINISHED: &str = ".copy-";
 
 /// A copy that is not finished after this time belongs to no running program.
 const ABANDONED: Duration = Duration::from_mins(10);
@@ -57,8 +61,9 @@ impl<'a> Pool<'a> {
 
     /// Copies one of so many files; of one that is longer than `most` no more than the fact that it is.
     pub(crate) fn copy(&self, mut from: File, most: u64, files: usize) -> io::Result<Copied> {
-        fs::create_dir_all(self.dir)?;
-        let mut file = tempfile::Builder::new().prefix(".copy-").tempfile_in(self.dir)?;
+        // The store around it may be a directory that others can enter.
+        DirBuilder::new().recursive(true).mode(0o700).create(self.dir)?;
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(self.dir)?;
         let mut hash = Sha256::new();
         let mut size = 0;
         let mut buffer = vec![0; 64 << 10];
@@ -255,10 +260,18 @@ pub fn pool_usage(pool: &Path) -> io::Result<PoolUsage> {
         for entry in entries(&shard.path())? {
             let Ok(about) = entry.metadata() else { continue };
             usage.total += about.len();
-            usage.unnamed += if about.nlink() == 1 { about.len() } else { 0 };
+            let is_ours =
+                is_part_of_hash(&shard.file_name(), 2) && is_part_of_hash(&entry.file_name(), 62);
+            usage.unnamed += if is_ours && about.nlink() == 1 { about.len() } else { 0 };
         }
     }
     Ok(usage)
+}
+
+/// Whether a name has so many hexadecimal digits and nothing else, as [`object`] makes them.
+fn is_part_of_hash(name: &OsStr, digits: usize) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.len() == digits && name.as_encoded_bytes().iter().all(is_digit)
 }
 
 /// The entries of a directory; none when there is no such directory.
@@ -270,7 +283,8 @@ fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
 }
 
 /// Removes the bytes of a pool that have no other name left, and what a program that died left there.
-/// Returns how many bytes that freed.
+/// Returns how many bytes that freed. Files whose names are not the pool's are left alone: the directory may
+/// have been there before, or be a link to another one.
 ///
 /// # Errors
 ///
@@ -280,15 +294,21 @@ pub fn sweep(pool: &Path) -> io::Result<u64> {
     for shard in entries(pool)? {
         let Ok(about) = shard.metadata() else { continue };
         if !about.is_dir() {
+            let is_ours = shard.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes());
             let age = about.modified().ok().and_then(|time| time.elapsed().ok());
-            if age.is_some_and(|age| age > ABANDONED) && fs::remove_file(shard.path()).is_ok() {
+            let is_old = age.is_some_and(|age| age > ABANDONED);
+            if is_ours && is_old && fs::remove_file(shard.path()).is_ok() {
                 freed += about.len();
             }
             continue;
         }
+        if !is_part_of_hash(&shard.file_name(), 2) {
+            continue;
+        }
         for entry in entries(&shard.path())? {
             let Ok(about) = entry.metadata() else { continue };
-            if about.is_file() && about.nlink() == 1 {
+            let is_ours = is_part_of_hash(&entry.file_name(), 62);
+            if is_ours && about.is_file() && about.nlink() == 1 {
                 match fs::remove_file(entry.path()) {
                     Ok(()) => freed += about.len(),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}

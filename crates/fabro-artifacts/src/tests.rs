@@ -298,6 +298,40 @@ fn equal_files_are_stored_once_and_removed_with_their_last_name() {
 }
 
 #[test]
+fn files_of_others_in_the_directory_of_a_pool_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let hash = "0".repeat(62);
+    let old = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
+    let write = |path: &str| {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "1234").unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+    };
+    let others = [
+        "README",
+        "release/v1.tar",
+        &format!("release/{hash}"),
+        "ab/v1.tar",
+        &format!("ab/{}", "A".repeat(62)),
+        &format!("ab/{hash}0"),
+        &format!("AB/{hash}"),
+    ];
+    for path in others {
+        write(path);
+    }
+    write(&format!("ab/{hash}"));
+    write(".copy-Ab12Cd");
+    assert_eq!(pool_usage(dir.path()).unwrap().unnamed, 4);
+    assert_eq!(sweep(dir.path()).unwrap(), 8);
+    for path in others {
+        assert!(dir.path().join(path).exists(), "{path}");
+    }
+    assert!(!dir.path().join("ab").join(hash).exists());
+    assert!(!dir.path().join(".copy-Ab12Cd").exists());
+}
+
+#[test]
 fn a_stored_file_is_checked() {
     let scene = Scene::new();
     let baseline = scene.watcher.baseline();

@@ -11,6 +11,8 @@ use crate::{BlobError, BlobStore, text_to_json_string};
 
 const BUFFER: usize = 64 * 1024;
 const UNFINISHED: &str = "unfinished";
+/// How the names of unfinished files end, after six letters and digits.
+const TEMPORARY: &str = ".tmp";
 
 /// Blobs as files `ab/cdef….json` of a directory, the hexadecimal name cut after two digits.
 ///
@@ -66,10 +68,16 @@ impl DirBlobs {
         Ok(blobs)
     }
 
-    /// Removes what writers that were killed left behind. Call it only while no process writes.
+    /// Removes what writers that were killed left behind. Call it only while no process writes. Files that
+    /// have other names are left alone.
     pub fn remove_unfinished(&self) -> Result<(), BlobError> {
         for file in entries(&self.root.join(UNFINISHED))? {
-            fs::remove_file(&file).map_err(io_at(file))?;
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let stem = name.strip_suffix(TEMPORARY).unwrap_or_default();
+            let is_ours = stem.len() == 6 && stem.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            if is_ours && !file.is_dir() {
+                fs::remove_file(&file).map_err(io_at(file))?;
+            }
         }
         Ok(())
     }
@@ -273,7 +281,10 @@ fn create_dirs(dir: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     create_dirs(above)?;
-    match fs::create_dir(dir) {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => sync_dir(above),
     }
@@ -281,7 +292,7 @@ fn create_dirs(dir: &Path) -> io::Result<()> {
 
 fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix("").suffix(".tmp");
+    builder.prefix("").suffix(TEMPORARY).rand_bytes(6);
     #[cfg(unix)]
     {
         // As any other new file: the user's umask decides, not the library's 0600.

@@ -130,12 +130,19 @@ fn files_are_where_they_are_said_to_be() {
 
     let other = blobs.put(b"2").unwrap();
     fs::write(dir.path().join("state/blobs/6b/notes.txt"), "no blob").unwrap();
-    fs::write(dir.path().join("state/blobs/unfinished/1.tmp"), "killed").unwrap();
+    let unfinished = dir.path().join("state/blobs/unfinished");
+    fs::write(unfinished.join("Ab12Cd.tmp"), "killed").unwrap();
+    let foreign = ["notes.txt", "page.tmp", "unfinished-letter.tmp"];
+    for name in foreign {
+        fs::write(unfinished.join(name), "not ours").unwrap();
+    }
+    fs::create_dir(unfinished.join("folder.tmp")).unwrap();
     let mut all = [blob, other];
     all.sort_unstable();
     assert_eq!(blobs.list().unwrap(), all);
     blobs.remove_unfinished().unwrap();
-    assert_eq!(fs::read_dir(dir.path().join("state/blobs/unfinished")).unwrap().count(), 0);
+    assert!(!unfinished.join("Ab12Cd.tmp").exists());
+    assert!(foreign.iter().all(|name| unfinished.join(name).exists()));
     blobs.remove(&blob).unwrap();
     blobs.remove(&blob).unwrap();
     assert_eq!(blobs.list().unwrap(), [other]);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use fabro_engine::checkpoint::effective;
 use fabro_engine::{last_state_event, read_all};
@@ -247,6 +248,13 @@ pub async fn patch_of(
         Err(GitError::Failed(..)) if !made.left_out.is_empty() => Ok(Some(made)),
         Err(error) => {
             let repository = source.dir().to_string_lossy().into_owned();
+            // Git itself says only that it cannot be started there.
+            if let Err(unread) = fs::read_dir(source.dir())
+                && unread.kind() != io::ErrorKind::NotFound
+                && source.dir().starts_with(run_dir)
+            {
+                return Err(PatchError::Damaged { run, detail: format!("{repository}: {unread}") });
+            }
             Err(PatchError::Git { run, repository, source: error })
         }
     }

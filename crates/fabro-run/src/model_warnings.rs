@@ -2,6 +2,7 @@
 //! spending limit does not count, and models that their provider shuts down.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use fabro_engine::{Backend, LlmSpec, NodeBody, NodeSpec, Plan};
 use fabro_external_agents::CliAgent;
@@ -52,7 +53,9 @@ pub(crate) fn model_warnings(
     let has_providers = settings.model_script.is_none() && !settings.providers.is_empty();
     let providers =
         if has_providers { Some(client(&settings.providers, &settings.models)?) } else { None };
-    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    // A clock may be set beyond the last year that has a date.
+    let now = Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::MAX);
+    let today = now.to_zoned(TimeZone::UTC).date();
     let mut search = Search {
         settings,
         providers,

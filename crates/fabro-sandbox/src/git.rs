@@ -68,6 +68,7 @@ mod stored;
 mod work_tree;
 mod worktree;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use brief::brief;
@@ -105,6 +106,9 @@ pub enum GitError {
     /// What a run stored is damaged: which file, and how.
     #[error("{0}")]
     Damaged(String),
+    /// A symbolic link or a file is in the place of a worktree.
+    #[error("{} is not a directory: remove it, and it is made again", .0.display())]
+    NotADirectory(PathBuf),
     /// Timeout.
     #[error("git took more than {} s: is the work tree on a slow disk?", TIMEOUT.as_secs())]
     TimedOut,

@@ -1,5 +1,6 @@
 //! `Idempotency-Key`: a request that is sent again does not start a second run.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,13 +13,15 @@ use fabro_types::RunId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tempfile::NamedTempFile;
 
 use crate::problem::Problem;
 use crate::turns::Turns;
 
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_hours(24);
+
+/// How the names of files begin that are not written to their end.
+const UNFINISHED: &str = ".tmp";
 
 /// The longest key, in bytes.
 const MAX_KEY: usize = 255;
@@ -108,7 +111,7 @@ impl Once {
     fn keep(&self, file: &Path, kept: &Kept) -> Result<(), Problem> {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;
-            let mut new = NamedTempFile::new_in(&self.dir)?;
+            let mut new = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.dir)?;
             new.write_all(&serde_json::to_vec(kept)?)?;
             new.as_file().sync_all()?;
             new.persist(file)?;
@@ -127,6 +130,10 @@ impl Once {
     fn remove_old(&self) {
         let now = SystemTime::now();
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            // The store may be a directory that was there before, with files of others.
+            if !is_ours(&entry.file_name()) {
+                continue;
+            }
             let modified = entry.metadata().and_then(|it| it.modified());
             let age = modified.ok().and_then(|it| now.duration_since(it).ok());
             if age.is_some_and(|age| age > KEPT) {
@@ -134,6 +141,14 @@ impl Once {
             }
         }
     }
+}
+
+/// Whether a file has a name as answers have, or as one has that was not written to its end.
+fn is_ours(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let is_hash =
+        |stem: &str| stem.len() == 64 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.strip_suffix(".json").is_some_and(is_hash) || name.starts_with(UNFINISHED)
 }
 
 /// The key of a request, if it has one.
@@ -186,6 +201,22 @@ mod tests {
             assert!(once.execute(&headers, &"start", new_run, start).await.is_err());
         }
         runs.try_into().unwrap()
+    }
+
+    #[test]
+    fn only_answers_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let once = Once::new(Arc::new(SqliteStore::open(dir.path()).unwrap()));
+        fs::create_dir(&once.dir).unwrap();
+        let answer = format!("{}.json", digest(b"k"));
+        let names = ["list.json", "2024.txt", ".tmpAb12Cd", &answer];
+        for name in names {
+            let file = fs::File::create(once.dir.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - 2 * KEPT).unwrap();
+        }
+        once.remove_old();
+        let left = names.map(|name| once.dir.join(name).exists());
+        assert_eq!(left, [true, true, false, false]);
     }
 
     #[tokio::test]

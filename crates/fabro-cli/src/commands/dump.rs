@@ -1,7 +1,8 @@
 //! `fabro dump`.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCandidates;
@@ -99,7 +100,10 @@ struct Dir {
 
 impl Dir {
     fn create(target: &Path) -> io::Result<Self> {
-        let dir = tempfile::Builder::new().prefix(".fabro-dump-").tempdir_in(above(target)?)?;
+        // Prompts and outputs are in it, as in a report and in the store.
+        let private = Permissions::from_mode(0o700);
+        let mut builder = tempfile::Builder::new();
+        let dir = builder.prefix(".fabro-dump-").permissions(private).tempdir_in(above(target)?)?;
         Ok(Self { dir, last: PathBuf::new() })
     }
 

@@ -16,6 +16,7 @@ use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::clean;
 use fabro_types::RunId;
 
+use super::log_files::open_stored;
 use crate::output;
 
 /// The logs of a run and of its sub-workflows.
@@ -145,7 +146,7 @@ fn earlier_attempts(
     for attempt in 1..=stage.earlier_attempts {
         let below = format!("stages/{}/attempt-{attempt}", stage.name);
         for name in FILES {
-            let Ok(file) = File::open(run_dir.join(&below).join(name)) else { continue };
+            let Ok(file) = open_stored(&run_dir.join(&below).join(name)) else { continue };
             if let Err(damaged) = check_sum(&run_dir.join(&below), name) {
                 warn(&format!("{damaged}; the dump is without it"));
                 continue;

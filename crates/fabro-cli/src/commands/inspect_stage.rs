@@ -1,7 +1,6 @@
 //! `fabro inspect RUN STAGE`: one stage, for people.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
@@ -15,6 +14,7 @@ use fabro_types::{Outcome, RunId};
 use serde_json::Value;
 
 use super::context::shown;
+use super::log_files::open_stored;
 use super::run_lines::{failure_line, next_text, questions, readable, usage_text};
 use crate::global::Global;
 
@@ -180,7 +180,7 @@ fn output_text(name: &str, value: Option<&Value>, dir: &Path, all: &str, paint: 
 
 /// The end of a file, and whether that is all of it.
 fn tail(path: &Path) -> io::Result<(String, bool)> {
-    let mut file = File::open(path)?;
+    let mut file = open_stored(path)?;
     let length = file.metadata()?.len();
     let from = length.saturating_sub(TAIL);
     file.seek(SeekFrom::Start(from))?;

@@ -2,10 +2,27 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::error;
 
 /// How many bytes are read at a time, and the longest piece of a line that is not ended.
 const CHUNK: usize = 64 << 10;
+
+/// Opens a file of a run's directory for reading. A pipe or device in its place is an error: to open or read it might
+/// never end.
+pub(super) fn open_stored(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
+    }
+}
 
 /// A file that grows, read line by line.
 #[derive(Debug, Default)]
@@ -23,27 +40,29 @@ impl GrowingFile {
     }
 
     /// Gives the lines that were added since. A file that is not there has none; one that is shorter
-    /// than before was begun anew.
+    /// than before was begun anew. A pipe or device in its place is an error.
     pub(super) fn read(
         &mut self,
         path: &Path,
         mut line: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut file = match File::open(path) {
+        let unread =
+            |error: &io::Error| error::damaged(&format!("read {}: {error}", path.display()));
+        let mut file = match open_stored(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other?,
+            other => other.map_err(|error| unread(&error))?,
         };
-        let length = file.metadata()?.len();
+        let length = file.metadata().map_err(|error| unread(&error))?.len();
         if length < self.offset {
             *self = Self::default();
         }
         if length == self.offset {
             return Ok(());
         }
-        file.seek(SeekFrom::Start(self.offset))?;
+        file.seek(SeekFrom::Start(self.offset)).map_err(|error| unread(&error))?;
         let mut chunk = vec![0; CHUNK];
         loop {
-            let read = file.read(&mut chunk)?;
+            let read = file.read(&mut chunk).map_err(|error| unread(&error))?;
             if read == 0 {
                 return Ok(());
             }

@@ -290,6 +290,35 @@ fn a_backup_can_be_used_as_a_store() {
 }
 
 #[test]
+fn a_log_file_that_cannot_be_read_is_named() {
+    let flow = r#"digraph { start -> slow -> exit
+        slow [shape=parallelogram, script="echo out; until grep -qs out .fabro/state/runs/*/stages/*/stdout.log; do sleep 0.02; done; kill -9 $PPID; sleep 1"] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    assert_eq!(project.output(&["run", "flow.fabro"]).status.code(), None);
+    let whole = project.run(&["logs", "latest"]);
+    assert!(whole.starts_with("exit 0\n") && whole.contains("out"), "{whole}");
+    let runs = project.path().join(".fabro/state/runs");
+    let run = fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
+    let log = run.join("stages/002-slow@1/stdout.log");
+    fs::remove_file(&log).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&log).status().unwrap().success());
+    let refused = |reason: &str| {
+        let logs = project.run(&["logs", "latest"]);
+        let is_named = logs.contains("stages/002-slow@1/stdout.log") && logs.contains(reason);
+        assert!(logs.starts_with("exit 4\n") && is_named, "{logs}");
+        project.run(&["inspect", "latest", "slow"])
+    };
+    let stage = refused("it is not a regular file");
+    assert!(stage.contains("it is not a regular file"), "{stage}");
+    fs::remove_file(&log).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &log).unwrap();
+    refused("it is not a regular file");
+    fs::remove_file(&log).unwrap();
+    std::os::unix::fs::symlink("stdout.log", &log).unwrap();
+    refused("symbolic links");
+}
+
+#[test]
 fn a_changed_file_of_a_failed_attempt_is_noticed() {
     let flow = r#"digraph { start -> flaky -> exit
         flaky [shape=parallelogram, script="echo out $FABRO_ATTEMPT; echo err >&2; test $FABRO_ATTEMPT -gt 1",

@@ -312,6 +312,20 @@ fn a_pipe_in_the_place_of_a_content_does_not_block() {
 }
 
 #[test]
+fn changes_that_cannot_be_opened_are_no_loss_in_git() {
+    let project = repository(WORKFLOW);
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let run = format!(".fabro/state/runs/{}", latest(&project).0);
+    let changes = project.path().join(run).join("changes");
+    std::fs::rename(&changes, changes.with_extension("away")).unwrap();
+    std::fs::write(&changes, "a file").unwrap();
+    for args in [&["diff"][..], &["diff", "latest", "two"], &["verify"]] {
+        let shown = project.run(args);
+        assert!(shown.starts_with("exit 4\n") && shown.contains("/changes"), "{args:?}: {shown}");
+    }
+}
+
+#[test]
 fn a_gate_says_that_the_changes_before_it_were_not_recorded() {
     let project = repository(
         r#"digraph { start -> a -> ask -> exit

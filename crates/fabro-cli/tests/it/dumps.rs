@@ -1,6 +1,7 @@
 //! Everything a run recorded, as files.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use walkdir::WalkDir;
@@ -41,6 +42,7 @@ fn a_dump_has_what_the_run_recorded() {
     let project = dumped();
     assert_eq!(project.exit(&["dump", "latest", "-o", "out"]), 0);
     let dir = project.path().join("out");
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
     let names: Vec<String> = files(&dir).into_iter().map(|(name, _)| name).collect();
     insta::assert_snapshot!(names.join("\n"));
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();

@@ -342,6 +342,44 @@ fn a_stage_that_removes_the_repository_reaches_no_other() {
 }
 
 #[test]
+fn a_link_in_the_place_of_a_worktree_leads_to_no_change() {
+    let project = repository(
+        r#"digraph W { graph [on_failure=stop]
+            start -> one -> ask -> two -> exit
+            one [shape=parallelogram, script="echo 1 > one.txt"]
+            ask [shape=hexagon, label="On?"]  ask -> two [label="[Y] Yes"]
+            two [shape=parallelogram, script="cd ..; rm -r worktree; ln -s ../../../.. worktree"] }"#,
+    );
+    project.write("precious.txt", b"untracked");
+    let unchanged = |before: &[String; 5]| {
+        assert!(project.path().join(".git/HEAD").is_file());
+        assert_eq!(own(&project), *before);
+        assert_eq!(project.read("precious.txt"), "untracked");
+    };
+    let before = own(&project);
+    assert_eq!(project.exit(&["run", "w.fabro", "--worktree"]), 3);
+    let (run, dir) = latest(&project);
+    let worktree = project.path().join(&dir);
+    let away = worktree.with_extension("away");
+    assert_eq!(project.exit(&["answer", &run, "Y"]), 0);
+    std::fs::rename(&worktree, &away).unwrap();
+    std::os::unix::fs::symlink(project.path(), &worktree).unwrap();
+    let refused = project.run(&["resume", &run]);
+    let is_named = refused.contains("/worktree is not a directory: remove it");
+    assert!(refused.starts_with("exit 2\n") && is_named, "{refused}");
+    unchanged(&before);
+    // A stage that makes such a link fails the run.
+    std::fs::remove_file(&worktree).unwrap();
+    std::fs::rename(&away, &worktree).unwrap();
+    let refused = project.run(&["resume", &run]);
+    let is_named = refused.contains("/worktree is not a directory: remove it");
+    assert!(!refused.starts_with("exit 0\n") && is_named, "{refused}");
+    unchanged(&before);
+    assert_eq!(project.exit(&["rm", &run]), 0);
+    unchanged(&before);
+}
+
+#[test]
 fn no_program_of_the_repository_runs() {
     let project = repository(WORKFLOW);
     let mark = project.path().join("mark");

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
 
@@ -153,7 +152,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let date = |text: &str| rfc2822::parse(text).ok().map(|date| date.timestamp());
     let until = date(value)?;
     // By the provider's own clock, where it says what time that is.
-    let now = text(DATE.as_str()).and_then(date).unwrap_or_else(Timestamp::now);
+    let now = text(DATE.as_str()).and_then(date).unwrap_or_else(super::now);
     Some(until.duration_since(now).try_into().unwrap_or_default())
 }
 

@@ -138,6 +138,11 @@ impl std::fmt::Debug for Clock {
     }
 }
 
+/// The system's clock; the last day that has a date when the clock is set beyond it.
+fn now() -> jiff::Timestamp {
+    std::time::SystemTime::now().try_into().unwrap_or(jiff::Timestamp::MAX)
+}
+
 impl Providers {
     /// A client for these providers, the first one being the default. No request is made yet.
     ///
@@ -145,7 +150,7 @@ impl Providers {
     ///
     /// A provider's settings cannot be used.
     pub fn new(providers: Vec<Provider>, catalog: Catalog) -> Result<Self, SetupError> {
-        let clock = || jiff::Timestamp::now().as_millisecond();
+        let clock = || now().as_millisecond();
         Self::with_clock(providers, catalog, clock)
     }
 

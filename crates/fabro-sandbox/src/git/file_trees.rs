@@ -158,6 +158,7 @@ impl FileTrees {
 
     /// Writes a file in one step: a driver may be killed. A pipe that took its place is not written to.
     fn replace(&self, name: &str, text: &str) -> Result<(), GitError> {
+        check_no_link(&self.dir)?;
         let new = self.dir.join(format!("{name}.new"));
         match fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -480,6 +481,15 @@ fn check_files(dir: &Path) -> Result<(), GitError> {
     Ok(())
 }
 
+/// Refuses a symbolic link in the place of the directory before something is written there: it may lead to the
+/// repository of a user.
+fn check_no_link(dir: &Path) -> Result<(), GitError> {
+    if dir.is_symlink() {
+        return Err(GitError::Damaged(format!("{} is a link, not a directory", dir.display())));
+    }
+    Ok(())
+}
+
 /// Gives a run the trees of another, which it is a fork of.
 ///
 /// # Errors
@@ -533,6 +543,7 @@ fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// A bare repository; one that borrows objects when these are given.
 fn make_repository(dir: &Path, config: &str, objects: Option<&[u8]>) -> Result<(), GitError> {
+    check_no_link(dir)?;
     check_files(dir)?;
     fs::create_dir_all(dir.join("objects/info"))?;
     fs::create_dir_all(dir.join("refs"))?;

@@ -239,6 +239,7 @@ impl Worktree {
         let mut state = self.state.lock().await;
         state.last = None;
         state.left = None;
+        self.check_dir()?;
         self.remove_locks();
         self.make_branch(commit).await?;
         let mut restored = Restored { is_new: !self.exists(), kept: None };
@@ -516,6 +517,7 @@ impl Worktree {
     /// it, git commands of stages would find the repository of the user above. What a stage made in its
     /// place is kept beside the worktree: the path.
     fn write_link(&self) -> Result<Option<PathBuf>, GitError> {
+        self.check_dir()?;
         if self.is_linked() {
             return Ok(None);
         }
@@ -535,6 +537,16 @@ impl Worktree {
         fs::write(&new, text)?;
         fs::rename(&new, &link)?;
         Ok(kept)
+    }
+
+    /// Refuses a symbolic link in the place of the directory: what it leads to belongs to others.
+    fn check_dir(&self) -> Result<(), GitError> {
+        match self.dir.symlink_metadata() {
+            Ok(about) if about.is_dir() => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Ok(_) => Err(GitError::NotADirectory(self.dir.clone())),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn is_linked(&self) -> bool {

@@ -211,6 +211,23 @@ fn only_the_owner_may_read_a_store() {
 }
 
 #[test]
+fn what_runs_write_is_private_in_a_directory_that_was_there_before() {
+    let dir = Dir::new();
+    fs::create_dir(dir.path()).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let store = dir.open();
+    fill(&store, run(1), 1..=2);
+    store.put(&vec![b'x'; 1 << 20]).unwrap();
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    }
+    let names = ["blobs", "heads", "runs"];
+    assert!(names.iter().all(|name| dir.path().join(name).is_dir()));
+}
+
+#[test]
 fn a_backup_is_a_store_in_one_file() {
     let dir = Dir::new();
     let store = dir.open();

@@ -97,6 +97,9 @@ pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
     };
     create_private_dir(dir).map_err(here)?;
     let dir = fs::canonicalize(dir).map_err(here)?;
+    // A directory that was there before may be open to others; what runs print is not.
+    let runs = dir.join("runs");
+    create_private_dir(&runs).map_err(|error| StoreError::io(runs, error))?;
     let ignore = dir.join(".gitignore");
     match File::options().write(true).create_new(true).mode(0o600).open(&ignore) {
         Ok(mut file) => {

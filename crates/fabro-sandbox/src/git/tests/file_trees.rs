@@ -409,6 +409,23 @@ async fn a_pipe_in_the_place_of_a_file_does_not_block() {
     }
 }
 
+#[tokio::test]
+async fn a_link_in_the_place_of_the_repository_leads_to_no_change() {
+    let dir = repository();
+    sh(dir.path(), "echo staged >staged; git add staged");
+    let scene = Scene::new(&[]);
+    let git = dir.path().join(".git");
+    std::os::unix::fs::symlink(&git, scene.run.path().join(CHANGES)).unwrap();
+    let before = own(dir.path());
+    let snapshot = Snapshot::take(dir.path()).await.unwrap().unwrap();
+    let recorded = scene.trees.record(&Arc::new(snapshot)).await;
+    for error in [recorded.map(drop), scene.trees.note_incomplete("reason")] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.ends_with("/changes is a link, not a directory"), "{error}");
+    }
+    assert_eq!(own(dir.path()), before);
+}
+
 /// A repository of a run with three trees: of the loose objects of one that changed `a`, or of packs.
 async fn stored(is_packed: bool) -> (tempfile::TempDir, Scene, [String; 3]) {
     let dir = repository();
