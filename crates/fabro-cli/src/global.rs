@@ -184,6 +184,7 @@ impl Global {
     pub async fn run_to_read(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
         let store = self.store_to_read()?;
         let run = find(&store, text).await?;
+        self.warn(store.check_last_commit().err());
         self.warn(store.check(run).await?);
         Ok((store, run))
     }

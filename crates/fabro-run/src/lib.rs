@@ -69,7 +69,6 @@
 //! - Signals, the terminal and exit codes are up to the caller.
 
 mod actions;
-
 mod answers;
 mod asked_models;
 mod background;

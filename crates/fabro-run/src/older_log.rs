@@ -9,6 +9,7 @@ use fabro_engine::stage_dir;
 use fabro_events::{Event, EventBody};
 use fabro_store::{RunStore, StoreError};
 use fabro_types::RunId;
+use serde_json::Value;
 
 use crate::RunError;
 
@@ -35,8 +36,8 @@ pub async fn refuse_older_log(
 }
 
 /// The first directory of a stage, below that of the run, that is newer than these events, which are all of the run:
-/// they have no start of the stage, or not its end, which its `status.json` says. Both are in the log before they are
-/// in files.
+/// they have no start of the stage, or not its end, which the driver's `status.json` there says. A driver records
+/// both before it writes the files.
 ///
 /// Nothing is found in a fork, which may have files of stages of the run that it is from, nor of stages that leave no
 /// files.
@@ -65,17 +66,43 @@ fn newer_stage(run_dir: &Path, events: &[Event]) -> Result<Option<String>, Store
     for entry in entries {
         let entry = entry.map_err(here)?;
         let name = entry.file_name();
-        let is_stage = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+        let Some(stage) = name.to_str().and_then(StageName::parse) else { continue };
         let is_newer = match ended.get(&name) {
-            None => is_stage,
+            None => entry.file_type().map_err(here)?.is_dir(),
             Some(true) => false,
-            Some(false) => entry.path().join("status.json").exists(),
+            Some(false) => stage.has_ended_in(&entry.path()),
         };
         if is_newer {
-            newer.insert(name.to_string_lossy().into_owned());
+            newer.insert(stage.text.to_owned());
         }
     }
     Ok(newer.pop_first())
+}
+
+/// The name of a stage's directory.
+struct StageName<'a> {
+    text: &'a str,
+    node: &'a str,
+    visit: u32,
+}
+
+impl<'a> StageName<'a> {
+    /// `None` for what a script has put beside the directories of stages.
+    fn parse(text: &'a str) -> Option<Self> {
+        let (rank, place) = text.split_once('-')?;
+        let (node, visit) = place.rsplit_once('@')?;
+        let (rank, visit) = (rank.parse().ok()?, visit.parse().ok()?);
+        let dir = stage_dir(Path::new(""), rank, node, visit);
+        let is_exact = dir.file_name().is_some_and(|name| name == text);
+        is_exact.then_some(Self { text, node, visit })
+    }
+
+    /// Whether its driver wrote there how it ended; a script may write another file of that name.
+    fn has_ended_in(&self, dir: &Path) -> bool {
+        let text = fs::read(dir.join("status.json")).unwrap_or_default();
+        let status: Value = serde_json::from_slice(&text).unwrap_or_default();
+        status["node"] == self.node && status["visit"] == self.visit && status["rank"].is_u64()
+    }
 }
 
 #[cfg(test)]
@@ -107,7 +134,18 @@ mod tests {
         let events = [started(2, "a"), started(3, "b")];
         assert_eq!(newer(&events), None);
         assert_eq!(newer(&events[..1]).as_deref(), Some("003-b@1"));
-        fs::write(dir.path().join("stages/003-b@1/status.json"), "{}").unwrap();
+        // What scripts write there says nothing.
+        let status = dir.path().join("stages/003-b@1/status.json");
+        for text in ["mine", "{}", r#"{"node": "b", "visit": 1}"#] {
+            fs::write(&status, text).unwrap();
+            assert_eq!(newer(&events), None);
+        }
+        for name in ["003-b@1.bak", "4-c@1", "004-c@1"] {
+            fs::write(dir.path().join("stages").join(name), "").unwrap();
+        }
+        assert_eq!(newer(&events), None);
+        fs::write(&status, r#"{"node": "b", "visit": 1, "rank": 3, "status": "succeeded"}"#)
+            .unwrap();
         assert_eq!(newer(&events).as_deref(), Some("003-b@1"));
     }
 }

@@ -187,10 +187,9 @@ pub enum StoreError {
         /// The database.
         path: PathBuf,
     },
-    /// The write-ahead log has a commit that cannot be read, at its end. Nothing more is written until it is
-    /// given up.
+    /// The write-ahead log has a commit that cannot be read. Nothing more is written until it is given up.
     #[error(
-        "{} is damaged: the commit at byte {at} cannot be read, nor what follows it, which may be of any run that has not ended; restore the store from a backup", path.display()
+        "{} is damaged: the commit at byte {at} cannot be read, nor what follows it, which may be of any run; restore the store from a backup", path.display()
     )]
     HiddenCommit {
         /// The write-ahead log.

@@ -156,9 +156,7 @@ pub trait Runs: Send + Sync {
 
     /// Whether it is known how far the log of a run went, apart from the log itself. Where it is not, a loss of the
     /// last events is not noticed by reading.
-    async fn knows_end(&self, _run: RunId) -> Result<bool, StoreError> {
-        Ok(true)
-    }
+    async fn knows_end(&self, run: RunId) -> Result<bool, StoreError>;
 
     /// A warning about a run that can be read all the same.
     async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError>;

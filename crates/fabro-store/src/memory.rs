@@ -231,6 +231,10 @@ impl Runs for MemoryStore {
         Ok(self.state().runs.get(&run).map_or(0, Run::last_seq))
     }
 
+    async fn knows_end(&self, _run: RunId) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
     async fn check(&self, _run: RunId) -> Result<Option<StoreWarning>, StoreError> {
         Ok(None)
     }

@@ -6,8 +6,8 @@
 //!
 //! # Limits
 //!
-//! - The database and the ends of logs alone are made so. Values and files of stages are all there, and so are
-//!   directory entries.
+//! - The database and the ends of logs alone are made so. Stored values are all there, and so are directory entries;
+//!   files of stages are all gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -92,7 +92,7 @@ impl Traced {
         let mut driver = case.start_under(&trace::STRACE, &trace)?;
         let status = driver.end(TIMEOUT)?;
         ensure!(status.success(), "the traced run: {status}: {}", case.complaints());
-        let calls = trace::calls(&fs::read_to_string(&trace)?);
+        let calls = trace::calls(&fs::read_to_string(&trace)?)?;
         let first = calls.iter().position(|call| !reported(call).is_empty());
         let first = first.context("the trace has no report of an event")?;
         let last = case.dir().join("last");
@@ -173,6 +173,8 @@ impl Traced {
                 fs::remove_file(path)?;
             }
         }
+        // Nothing there is needed, and it would be newer than the database.
+        fs::remove_dir_all(case.store().join("runs"))?;
         let heads = case.store().join("heads");
         fs::remove_dir_all(&heads)?;
         fs::create_dir(&heads)?;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::{Context as _, Result};
+
 /// How `strace` has to be called, with the file that it writes after this.
 pub(crate) const STRACE: [&str; 9] = [
     "strace",
@@ -37,7 +39,11 @@ pub(crate) enum Call {
 }
 
 /// The calls of a trace, in the order in which they began; syncs, in which they ended. Others are left out.
-pub(crate) fn calls(trace: &str) -> Vec<Call> {
+///
+/// # Errors
+///
+/// A write has no bytes that can be read.
+pub(crate) fn calls(trace: &str) -> Result<Vec<Call>> {
     let mut calls = Vec::new();
     let mut syncs = BTreeMap::new();
     for line in trace.lines() {
@@ -61,12 +67,10 @@ pub(crate) fn calls(trace: &str) -> Vec<Call> {
             }
             "ftruncate" => calls.extend(number(rest, 1).map(|size| Call::Truncate { file, size })),
             "write" | "pwrite64" => {
-                let mut parts = rest.splitn(3, '"');
-                let (Some(_), Some(text), Some(rest)) = (parts.next(), parts.next(), parts.next())
-                else {
-                    continue;
-                };
-                let bytes = unescaped(text).unwrap_or_default();
+                let mut parts = rest.splitn(3, '"').skip(1);
+                let (text, rest) = (parts.next().unwrap_or_default(), parts.next());
+                let rest = rest.with_context(|| format!("`{call}` has no bytes"))?;
+                let bytes = unescaped(text).with_context(|| format!("`{text}` are no bytes"))?;
                 if name == "write" {
                     calls.push(Call::Write { file, bytes });
                 } else {
@@ -76,7 +80,7 @@ pub(crate) fn calls(trace: &str) -> Vec<Call> {
             _ => {}
         }
     }
-    calls
+    Ok(calls)
 }
 
 /// The path of the file in `9<\x2f\x74>, more`, and what follows it.
@@ -138,7 +142,8 @@ mod tests {
             Call::Synced { file: file(), begun: 2 },
             Call::Synced { file: file(), begun: 4 },
         ];
-        assert_eq!(calls(trace), expected);
+        assert_eq!(calls(trace).unwrap(), expected);
+        assert!(calls("12 write(1<x>, 0x7f, 5) = 5").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_events::Event;
@@ -31,7 +32,7 @@ pub struct VerifyArgs {
     pub runs: Vec<String>,
 
     /// Continue without events that were lost at the end of these runs; without a run, without the
-    /// last commit to the store where that cannot be read
+    /// commits at the end of the store that cannot be read
     #[arg(long)]
     pub accept_loss: bool,
 
@@ -96,16 +97,16 @@ pub async fn verify(args: &VerifyArgs, global: &Global) -> anyhow::Result<Exit> 
     let mut problems = Vec::new();
     if args.accept_loss {
         let store = global.existing_store()?;
-        let is_given_up = store.give_up_last_commit().await?;
-        if is_given_up {
+        if args.runs.is_empty() {
+            if !store.give_up_last_commit().await? {
+                return Err(error::usage(
+                    "the last commit to the store can be read",
+                    "name the runs whose lost events you accept: `fabro verify RUN --accept-loss`",
+                ));
+            }
             output::stderr(
-                "the commit that cannot be read is given up; what it recorded runs again\n",
+                "the commits that cannot be read are given up; the stages that they recorded run again\n",
             );
-        } else if args.runs.is_empty() {
-            return Err(error::usage(
-                "the last commit to the store can be read".to_owned(),
-                "name the runs whose lost events you accept: `fabro verify RUN --accept-loss`",
-            ));
         }
         for text in &args.runs {
             let run = find(&store, text).await?;
@@ -118,6 +119,7 @@ pub async fn verify(args: &VerifyArgs, global: &Global) -> anyhow::Result<Exit> 
     if args.runs.is_empty() {
         runs = all_runs(&store).await?;
         problems = store.check_database().await?;
+        problems.extend(unknown_files(&store, &runs).await?);
     } else if !args.accept_loss {
         for text in &args.runs {
             runs.push(find(&store, text).await?);
@@ -187,6 +189,10 @@ pub async fn check_store(store: &SqliteStore) -> StoreCheck {
     match all_runs(store).await {
         Ok(runs) => {
             check.runs = runs.len();
+            match unknown_files(store, &runs).await {
+                Ok(problems) => check.problems.extend(problems),
+                Err(error) => check.problems.push(error.to_string()),
+            }
             for run in runs {
                 match verify_run(store, run).await {
                     Ok(found) => check.problems.extend(found.problems),
@@ -204,6 +210,29 @@ async fn all_runs(store: &SqliteStore) -> anyhow::Result<Vec<RunId>> {
     let mut runs: Vec<_> = store.list().await?.into_iter().map(|run| run.id).collect();
     runs.extend(store.lost_runs().await?);
     Ok(runs)
+}
+
+/// The directories of runs that the store knows nothing of: a run is removed after its directory.
+async fn unknown_files(store: &SqliteStore, runs: &[RunId]) -> anyhow::Result<Vec<String>> {
+    let dir = store.runs_dir();
+    let entries = match std::fs::read_dir(&dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("cannot read {}", dir.display()))?,
+    };
+    let mut problems = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let run = name.to_str().and_then(|name| name.parse::<RunId>().ok());
+        // It may have begun since they were listed.
+        if let Some(run) = run.filter(|run| !runs.contains(run))
+            && store.last_seq(run).await? == 0
+        {
+            let path = dir.join(&name);
+            problems.push(format!("the database has nothing of run {run}, whose files are in {}: its write-ahead log is lost, or it is an older copy; restore the newer one, or remove that directory", path.display()));
+        }
+    }
+    problems.sort_unstable();
+    Ok(problems)
 }
 
 fn text(problems: &[String], runs: &[Verified], paint: Paint) -> String {

@@ -197,6 +197,10 @@ fn committed_stages_that_were_lost_never_run_again_in_silence() {
     assert_eq!(project.exit(&["verify", run]), 4);
     assert_eq!(project.exit(&["verify", run, "--accept-loss"]), 0);
     assert_eq!(project.exit(&["verify", run]), 2);
+    let verified = project.run(&["verify"]);
+    assert!(verified.starts_with("exit 4") && verified.contains("nothing of run"), "{verified}");
+    fs::remove_dir_all(project.path().join(".fabro/state/runs").join(run)).unwrap();
+    assert_eq!(project.exit(&["verify"]), 0);
     assert_eq!(project.read("ran"), "one\ntwo\n");
 }
 
@@ -235,8 +239,16 @@ fn nothing_is_written_over_a_last_commit_that_cannot_be_read() {
         let shown = project.run(args);
         assert!(shown.contains("the commit at byte"), "{args:?}: {shown}");
     }
-    assert_eq!(project.exit(&["verify", "--accept-loss"]), 0);
-    assert_eq!(project.exit(&["verify", "--accept-loss"]), 2);
+    for (args, exit) in [
+        (&["verify", "no-such-run", "--accept-loss"][..], 4),
+        (&["verify", "latest", "--accept-loss"], 4),
+        (&["rm", "latest"], 4),
+        (&["prune", "--keep", "0", "--force"], 4),
+        (&["verify", "--accept-loss"], 0),
+        (&["verify", "--accept-loss"], 2),
+    ] {
+        assert_eq!(project.exit(args), exit, "{args:?}");
+    }
     assert_eq!(project.exit(&["verify"]), 0);
     assert_eq!(project.exit(&["run", "other.fabro"]), 0);
     assert_eq!(project.read("ran"), "one\none\ntwo\n");

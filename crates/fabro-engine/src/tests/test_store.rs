@@ -62,6 +62,10 @@ impl Runs for TestStore {
         self.store.last_seq(run).await
     }
 
+    async fn knows_end(&self, run: RunId) -> Result<bool, StoreError> {
+        self.store.knows_end(run).await
+    }
+
     async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
         self.store.check(run).await
     }

@@ -190,6 +190,13 @@ fn pipes_and_endless_files_in_the_place_of_files_are_refused_at_once() {
     pipe(&head);
     let read = dir.open().read(run(1), 0, 9).unwrap_err();
     assert!(read.to_string().contains("not a regular file"), "{read}");
+    fs::remove_file(&head).unwrap();
+    let log = dir.path().join("fabro.db-wal");
+    let bytes = fs::read(&log).unwrap();
+    pipe(&log);
+    assert!(dir.refused().contains("not a regular file"));
+    fs::remove_file(&log).unwrap();
+    fs::write(&log, bytes).unwrap();
     pipe(&dir.db());
     for suffix in ["-wal", "-shm"] {
         let _ = fs::remove_file(format!("{}{suffix}", dir.db().display()));
@@ -241,6 +248,7 @@ fn a_backup_is_a_store_in_one_file() {
     wait(store.backup(&copy.db())).unwrap();
     let refused = wait(store.backup(&copy.db())).unwrap_err();
     assert!(matches!(refused, StoreError::Io { .. }), "{refused}");
+    assert_eq!(fs::metadata(copy.db()).unwrap().permissions().mode() & 0o777, 0o600);
     fill(&store, run(1), 2..=2);
 
     let read_only = SqliteStore::open_read_only(&copy.path()).unwrap();

@@ -70,6 +70,9 @@ impl Database {
                 .and_then(|_writer| Ok(hidden_commit(&db.path)?));
             *db.hidden() = found.map_err(|fault| fault.at(&db.path))?;
         }
+        if db.hidden().is_none() {
+            db.read_with(|conn| schema::raise(conn, &db.path))?;
+        }
         Ok(db)
     }
 
@@ -177,18 +180,30 @@ impl Database {
 
     /// Fails when the write-ahead log hides a commit.
     pub(super) fn check_hidden(&self) -> Result<(), StoreError> {
+        let mut hidden = self.hidden();
+        if hidden.is_some() {
+            // Another process may have given it up.
+            *hidden = hidden_commit(&self.path)?;
+        }
         let path = || schema::beside(&self.path, "-wal");
-        let hidden = *self.hidden();
         hidden.map_or(Ok(()), |at| Err(StoreError::HiddenCommit { path: path(), at }))
     }
 
-    /// Gives up the commit that the write-ahead log hides. Returns whether there was one.
-    pub(super) fn give_up_hidden(&self) -> bool {
-        let is_hidden = self.hidden().take().is_some();
-        if is_hidden {
-            self.fold();
+    /// Gives up the commit that the write-ahead log hides, and what follows it. Returns whether there was one.
+    pub(super) fn give_up_hidden(&self) -> Result<bool, StoreError> {
+        if self.hidden().is_none() {
+            return Ok(false);
         }
-        is_hidden
+        self.read_with(|conn| {
+            let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
+            let is_busy: bool = conn.query_row(fold, [], |row| row.get(0))?;
+            if is_busy {
+                return Err(StoreError::Busy { path: self.path.clone() }.into());
+            }
+            schema::raise(conn, &self.path)
+        })?;
+        *self.hidden() = None;
+        Ok(true)
     }
 
     fn hidden(&self) -> MutexGuard<'_, Option<u64>> {

@@ -6,6 +6,7 @@ use fabro_types::RunId;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
+use super::chain::Hash;
 use super::fault::Fault;
 use super::format::has_leases;
 use super::transaction::Transaction;
@@ -19,6 +20,10 @@ struct OwnerJson {
     /// [`LeaseTime::monotonic_ms`] of the expiry; earlier versions neither write nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_monotonic_ms: Option<i64>,
+    /// A hash of the rest. It makes each version of the row differ from the one before in many words: a page that was
+    /// not written whole then does not look like a [damaged one](super::wal).
+    #[serde(skip_deserializing)]
+    hash: String,
 }
 
 /// The runs that are driven at the moment, without their sub-workflows.
@@ -75,7 +80,11 @@ pub(super) fn write(
 ) -> rusqlite::Result<()> {
     let expires = record.expires;
     let owner = record.owner.clone().map(|owner| {
-        let owner = OwnerJson { owner, expires_monotonic_ms: expires.monotonic_ms };
+        let times =
+            [expires.wall_ms, expires.monotonic_ms.unwrap_or_default()].map(i64::to_le_bytes);
+        let epoch = record.epoch.to_le_bytes();
+        let hash = Hash::of(&[run.to_string().as_bytes(), &epoch, &times.concat()]).to_hex();
+        let owner = OwnerJson { owner, expires_monotonic_ms: expires.monotonic_ms, hash };
         serde_json::json!(owner).to_string()
     });
     transaction

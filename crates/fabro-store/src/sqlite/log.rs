@@ -169,7 +169,8 @@ impl Database {
         let other = Self::open_read_only(&self.dir)?;
         for member in self.family(run)? {
             let last = other.read_with(|conn| check_chain(conn, member))?;
-            let expected = if member == run { u64::from(seq) } else { 1 };
+            let head = self.heads.read(member)?.map_or(1, |head| head.seq);
+            let expected = if member == run { u64::from(seq) } else { head };
             if last < expected {
                 return Err(StoreError::Lost {
                     run: member,

@@ -96,7 +96,8 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// The log is damaged in other ways, or the run is being driven.
+    /// The log is damaged in other ways, the run is being driven, or the last commit
+    /// [cannot be read](Self::give_up_last_commit).
     pub async fn accept_loss(&self, run: RunId) -> Result<(), StoreError> {
         self.thread.run(move |db| db.accept_loss(run)).await
     }
@@ -110,10 +111,14 @@ impl SqliteStore {
         self.db.check_hidden()
     }
 
-    /// Gives up the last commit where it cannot be read, so that the store may be written again. Returns
-    /// whether there was one.
+    /// Gives up the last commit where it cannot be read, and what follows it, so that the store may be written
+    /// again. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] while another process reads the store.
     pub async fn give_up_last_commit(&self) -> Result<bool, StoreError> {
-        self.thread.run(|db| Ok(db.give_up_hidden())).await
+        self.thread.run(Database::give_up_hidden).await
     }
 
     /// The runs that were committed and of which the database has nothing.

@@ -98,6 +98,7 @@ impl Database {
     pub(super) fn delete(&self, run: RunId) -> Result<(), StoreError> {
         if self.read_with(|conn| Ok(run_key(conn, run)?))?.is_none() {
             if self.heads.read(run)?.is_some() {
+                self.check_hidden()?;
                 // Its records are lost already.
                 return self.heads.remove(run);
             }

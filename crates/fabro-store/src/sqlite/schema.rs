@@ -187,7 +187,7 @@ fn fill(path: &Path) -> rusqlite::Result<()> {
     conn.close().map_err(|(_, error)| error)
 }
 
-/// Opens a database for reading and writing.
+/// Opens a database for reading and writing, in whatever format it is.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
     let set_up = || {
@@ -201,14 +201,15 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
         // A write-ahead log that stays small is soon overwritten in place, where a commit waits for
         // its own bytes alone and not for the file system's journal.
         conn.pragma_update(None, "wal_autocheckpoint", 256)?;
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        if format(&conn)? < FORMAT {
-            migrate(&conn, path)?;
-        }
         Ok(())
     };
     set_up().map_err(|fault: Fault| fault.at(path))?;
     Ok(conn)
+}
+
+/// Raises a store of an older format to this one.
+pub(super) fn raise(conn: &Connection, path: &Path) -> Result<(), Fault> {
+    if format(conn)? < FORMAT { migrate(conn, path) } else { Ok(()) }
 }
 
 /// Opens a database for reading.
@@ -227,6 +228,8 @@ pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // Not even of a store that is refused: the end of the log may be damaged.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(64);
     // Without it SQLite compiles a statement anew for each other value that is bound to a range.
@@ -265,7 +268,6 @@ fn immutable(path: &Path) -> PathBuf {
     PathBuf::from(uri)
 }
 
-/// Raises a store of an older format to this one.
 fn migrate(conn: &Connection, path: &Path) -> Result<(), Fault> {
     let drivers = path.with_file_name(FORMAT_1_DRIVERS);
     // Drivers of format 1 have no lease. One of them would not be noticed.

@@ -1,8 +1,9 @@
 //! Checking a store in full, and copying it.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fabro_blob::{BlobError, BlobStore as _};
@@ -155,7 +156,6 @@ impl Database {
 
     pub(super) fn accept_loss(&self, run: RunId) -> Result<(), StoreError> {
         let root = self.root(run)?;
-        self.give_up_hidden();
         let head = self.write_with(|transaction| {
             lease_rows::check(transaction, root, None)?;
             Ok(log::end(transaction, run)?)
@@ -227,7 +227,12 @@ impl Database {
         }
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
         let beside = parent.unwrap_or(Path::new("."));
-        let temporary = tempfile::Builder::new().prefix(".fabro-backup-").tempdir_in(beside);
+        // It has all that the runs know, and is for its owner alone.
+        let private = Permissions::from_mode(0o700);
+        let temporary = tempfile::Builder::new()
+            .prefix(".fabro-backup-")
+            .permissions(private)
+            .tempdir_in(beside);
         let temporary = temporary.map_err(here)?;
         let copy = temporary.path().join("fabro.db");
         self.read_with(|conn| {
@@ -242,6 +247,7 @@ impl Database {
         let conn = Connection::open(&copy).map_err(|error| fault::sql(&error, &copy))?;
         self.fill_blobs(&conn).map_err(|fault| fault.at(&copy))?;
         conn.close().map_err(|(_, error)| fault::sql(&error, &copy))?;
+        std::fs::set_permissions(&copy, Permissions::from_mode(0o600)).map_err(here)?;
         File::open(&copy).and_then(|file| file.sync_all()).map_err(here)?;
         // Not over a file that another process has created meanwhile.
         std::fs::hard_link(&copy, file)

@@ -4,12 +4,14 @@
 //! leaves such a frame behind. A frame of a whole commit that a disk has damaged looks the same, and the
 //! commit would be gone in silence: a killed driver may not have written its head yet (see
 //! [`heads`](super::heads)). What tells the two apart is that the checksum is linear. The difference
-//! between the stored sum and the computed one says whether one changed 32-bit word explains it; in a frame
-//! that was not finished many words differ, and one explains that in 1 of 4,000,000 cases.
+//! between the stored sum and the computed one says whether one changed 32-bit word explains it. In a frame that
+//! was not finished many words differ. Where the differences are random, as between hashes, one word explains them
+//! in 1 of 4,000,000 cases; where all are in the highest bits of words, in many. So a lease, which is committed
+//! alone, has a hash of itself, as records do.
 //!
 //! The layout is that of section "WAL-file format" of the description of `SQLite`'s file format.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
@@ -32,14 +34,16 @@ pub(super) type Word = fn([u8; 4]) -> u32;
 /// Where the first frame of a commit is that was written whole and that `SQLite` does not read: its first
 /// byte in the log, 0 for the header of the log.
 pub(super) fn hidden_commit(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // To open a pipe would wait for its other end.
+        Ok(about) if !about.is_file() => return Err(io::Error::other("not a regular file")),
+        about => about?,
+    };
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    if !file.metadata()?.is_file() {
-        // Opening the database says so.
-        return Ok(None);
-    }
     hidden_commit_in(&mut BufReader::new(file))
 }
 

@@ -6,10 +6,12 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::tests::{Dir, fill};
+use super::tests::{Dir, TO_FORMAT_2, fill};
 use super::*;
 use crate::conformance::run;
 use crate::tests::wait;
+
+const TTL: Duration = Duration::from_secs(9);
 
 /// A store whose last commit no head knows.
 struct Killed {
@@ -87,7 +89,7 @@ fn a_hidden_commit_keeps_writers_out_until_it_is_given_up() {
         let error = dir.open().acquire(run(2)).unwrap_err().to_string();
         error.replace(&*dir.path().canonicalize().unwrap().to_string_lossy(), "")
     };
-    insta::assert_snapshot!(acquire(), @"/fabro.db-wal is damaged: the commit at byte 24752 cannot be read, nor what follows it, which may be of any run that has not ended; restore the store from a backup");
+    insta::assert_snapshot!(acquire(), @"/fabro.db-wal is damaged: the commit at byte 24752 cannot be read, nor what follows it, which may be of any run; restore the store from a backup");
     assert_eq!(acquire(), acquire());
     let store = SqliteStore::open_read_only(&dir.path()).unwrap();
     let found = wait(store.verify(run(1))).unwrap();
@@ -96,8 +98,15 @@ fn a_hidden_commit_keeps_writers_out_until_it_is_given_up() {
     assert!(wait(store.backup(&dir.path().join("copy"))).is_err());
     drop(store);
 
-    wait(dir.open().accept_loss(run(1))).unwrap();
+    let store = dir.open();
+    let accepted = wait(store.accept_loss(run(1)));
+    assert!(matches!(accepted, Err(StoreError::HiddenCommit { .. })), "{accepted:?}");
+    let other = dir.open();
+    assert!(wait(store.give_up_last_commit()).unwrap());
+    assert!(!wait(store.give_up_last_commit()).unwrap());
     assert_eq!(killed.read(1).unwrap(), 20);
+    other.acquire(run(2)).unwrap();
+    drop((store, other));
     let store = dir.open();
     fill(&store, run(1), 21..=22);
     assert!(wait(store.verify(run(1))).unwrap().problems.is_empty());
@@ -127,6 +136,52 @@ fn a_commit_that_was_not_finished_is_no_hidden_one() {
     assert!(bytes.len() < killed.bytes.len() && bytes[..last.start] == killed.bytes[..last.start]);
     bytes.extend(&killed.bytes[bytes.len()..]);
     assert_eq!(read(&bytes), 21);
+}
+
+#[test]
+fn a_commit_is_not_given_up_while_another_process_reads() {
+    let killed = Killed::new();
+    killed.flipped(killed.last.start + 1_000);
+    let store = killed.dir.open();
+    let reader = rusqlite::Connection::open(killed.dir.db()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
+    let given_up = wait(store.give_up_last_commit());
+    assert!(matches!(given_up, Err(StoreError::Busy { .. })), "{given_up:?}");
+    assert!(store.check_last_commit().is_err());
+    reader.execute_batch("COMMIT").unwrap();
+    assert!(wait(store.give_up_last_commit()).unwrap());
+}
+
+#[test]
+fn neither_a_migration_nor_a_refusal_writes_over_a_hidden_commit() {
+    for version in [2, 99] {
+        let dir = Dir::new();
+        fill(&dir.open(), run(1), 1..=3);
+        let conn = rusqlite::Connection::open(dir.db()).unwrap();
+        conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        conn.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            .unwrap();
+        if version == 2 {
+            conn.execute_batch(TO_FORMAT_2).unwrap();
+        } else {
+            conn.pragma_update(None, "user_version", version).unwrap();
+        }
+        conn.execute_batch("UPDATE runs SET goal = 'another'").unwrap();
+        drop(conn);
+        let wal = dir.path().join("fabro.db-wal");
+        let mut bytes = fs::read(&wal).unwrap();
+        let last = bytes.len() - 100;
+        bytes[last] ^= 1;
+        fs::write(&wal, &bytes).unwrap();
+        let _ = fs::remove_file(dir.path().join("fabro.db-shm"));
+        let opened = SqliteStore::open(&dir.path());
+        assert_eq!(opened.is_ok(), version == 2);
+        if let Ok(store) = &opened {
+            assert!(wait(store.acquire(run(1), &LeaseOwner::this_process(), TTL)).is_err());
+        }
+        drop(opened);
+        assert_eq!(fs::read(&wal).unwrap(), bytes, "version {version}");
+    }
 }
 
 proptest! {
