@@ -187,7 +187,7 @@ fn fill(path: &Path) -> rusqlite::Result<()> {
     conn.close().map_err(|(_, error)| error)
 }
 
-/// Opens a database for reading and writing, in whatever format it is.
+/// Opens a database for reading and writing, whose format may be older.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
     let set_up = || {
