@@ -252,7 +252,8 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// What is missing, like the error of [`Run::create`]; or the store cannot be read.
+    /// What is missing, like the error of [`Run::create`]; the log of a sub-workflow is older than its files; or the
+    /// store cannot be read.
     pub async fn check_resumed(&mut self) -> Result<(), RunError> {
         if self.is_new() || self.dry_run {
             return Ok(());
