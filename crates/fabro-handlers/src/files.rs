@@ -204,6 +204,10 @@ impl StatusFiles {
         }
         let json = serde_json::to_vec(&StatusFile { node, visit, end })?;
         let path = dir.join(STATUS);
+        // A script may have put a pipe there, whose other end nothing reads.
+        if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+            fs::remove_file(&path)?;
+        }
         match fs::write(&path, &json) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&dir)?;
