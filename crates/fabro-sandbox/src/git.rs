@@ -86,6 +86,8 @@ pub use worktree::{Author, Repository, Restored, StageCommit, Worktree};
 
 /// The timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a command is tried that reads files which a stage beside removes or shortens.
+const TRIES: u32 = 20;
 
 /// Why git gave no result. The commands are those of git.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +114,20 @@ pub enum GitError {
     /// Timeout.
     #[error("git took more than {} s: is the work tree on a slow disk?", TIMEOUT.as_secs())]
     TimedOut,
+}
+
+impl GitError {
+    /// Whether a stage beside has committed, or removed or shortened files, meanwhile: another try can succeed.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        match self {
+            Self::Failed("update-ref", message) => message.contains(" but expected "),
+            Self::Failed("add" | "update-index", message) => {
+                message.contains(": No such file or directory")
+                    || message.contains("short read while indexing ")
+            }
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -192,3 +192,19 @@ fn a_status_file_that_cannot_be_written_is_told_once() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("status.json of start cannot be written: "), "{told:?}");
 }
+
+#[test]
+fn what_a_script_puts_in_the_place_of_its_status_is_replaced() {
+    let source = r#"digraph {
+        start -> pipe -> link -> exit
+        pipe [shape=parallelogram, script="mkfifo $FABRO_STAGE_DIR/status.json"]
+        link [shape=parallelogram, script="echo mine > mine; ln -s $PWD/mine $FABRO_STAGE_DIR/status.json"]
+    }"#;
+    let scene = Scene::new(source).local();
+    scene.drive().unwrap();
+    for (dir, node) in [("002-pipe@1", "pipe"), ("003-link@1", "link")] {
+        let start = format!(r#"{{"node":"{node}","visit":1,"#);
+        assert!(scene.read(&format!("{dir}/status.json")).starts_with(&start), "{dir}");
+    }
+    assert_eq!(std::fs::read_to_string(scene.work_dir().join("mine")).unwrap(), "mine\n");
+}

@@ -18,18 +18,18 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::artifacts::Limits;
-use crate::git::GitError;
 use crate::git::changed;
 use crate::git::own_objects::{self, OwnObjects};
 use crate::git::run::{GitCommand, with_timeout};
 use crate::git::snapshot::Snapshot;
 use crate::git::stored::{CHANGES, Stored, check_type};
+use crate::git::{GitError, TRIES};
 
 /// So many files that are left out are named.
 const NAMED: usize = 10;
 
 /// How often the objects of a run that packs them are listed again.
-const TRIES: usize = 10;
+const LISTINGS: usize = 10;
 
 /// The trees before stages, for a driver that continues: a line each.
 const BEFORE: &str = "before";
@@ -347,14 +347,29 @@ impl FileTrees {
         if paths.is_empty() {
             return Ok(None);
         }
-        let Selected { add, remove, left_out } = select(snapshot, &paths, &self.limits);
+        let mut tries = 1;
+        loop {
+            let selected = select(snapshot, &paths, &self.limits);
+            match self.update_selected(snapshot, borrowed, &selected).await {
+                Err(error) if tries < TRIES && error.is_overtaken() => tries += 1,
+                result => return result.map(|()| Some(selected.left_out)),
+            }
+        }
+    }
+
+    async fn update_selected(
+        &self,
+        snapshot: &Snapshot,
+        borrowed: &[u8],
+        Selected { add, remove, .. }: &Selected,
+    ) -> Result<(), GitError> {
         for (option, paths) in [("--force-remove", remove), ("--replace", add)] {
             if !paths.is_empty() {
                 let arguments = ["-z", "--add", "--remove", option, "--stdin"];
-                self.git(snapshot, "update-index", &arguments, Some(&paths), borrowed).await?;
+                self.git(snapshot, "update-index", &arguments, Some(paths), borrowed).await?;
             }
         }
-        Ok(Some(left_out))
+        Ok(())
     }
 
     async fn without_excluded(
@@ -505,7 +520,7 @@ pub fn share_file_trees(from: &Path, to: &Path) -> Result<(), GitError> {
     let config = fs::read_to_string(from.join("config"))?;
     make_repository(&to, &config, None)?;
     // The run may pack its objects meanwhile: what is gone is in a pack now.
-    let mut tries = 0..TRIES;
+    let mut tries = 0..LISTINGS;
     while let Err(error) = link_all(&from.join("objects"), &to.join("objects")) {
         if error.kind() != ErrorKind::NotFound || tries.next().is_none() {
             return Err(error.into());

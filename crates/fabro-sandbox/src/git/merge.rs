@@ -1,7 +1,9 @@
 //! Taking the files of branches into a worktree.
 
+use std::time::Instant;
+
 use crate::git::GitError;
-use crate::git::worktree::{StageCommit, State, Worktree, text};
+use crate::git::worktree::{LOCK, StageCommit, State, Worktree, text};
 
 /// What [`Worktree::merge`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +34,29 @@ impl Worktree {
         branches: &[(String, String)],
     ) -> Result<Merged, GitError> {
         let mut state = self.state.lock().await;
+        let begun = Instant::now();
+        loop {
+            let is_last = begun.elapsed() >= LOCK;
+            match self.try_merge(&mut state, about, branches).await {
+                Err(error) if !is_last && error.is_overtaken() => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// The same, which may be [overtaken](GitError::is_overtaken).
+    async fn try_merge(
+        &self,
+        state: &mut State,
+        about: &StageCommit,
+        branches: &[(String, String)],
+    ) -> Result<Merged, GitError> {
         let mut tip = text(&self.run(&self.dir, "rev-parse", &[&self.branch]).await?);
         // That of an attempt that was not recorded: this one may take another branch.
         let own = self.parents_of_own(&tip, about).await?;
         if let Some(first) = own.filter(|own| own.len() > 1).and_then(|own| own.into_iter().next())
         {
-            if let Err(message) = self.switch(&mut state, &tip, &first).await? {
+            if let Err(message) = self.switch(state, &tip, &first).await? {
                 return Ok(Merged::Blocked(message));
             }
             self.run(&self.dir, "update-ref", &[&self.branch, &first, &tip]).await?;
@@ -51,7 +70,7 @@ impl Worktree {
                 continue;
             }
             let names = ["--write-tree", "-z", "--name-only", "--no-messages", &merged, commit];
-            let result = self.result_with_filters(&mut state, "merge-tree", &names).await?;
+            let result = self.result_with_filters(state, "merge-tree", &names).await?;
             let made = match result {
                 (Some(0), output, _) => text(&output).trim_end_matches('\0').to_owned(),
                 (Some(1), output, _) => {
@@ -71,7 +90,7 @@ impl Worktree {
             [_, _] => merged,
             _ => self.commit_tree(&tree, &parents, about).await?,
         };
-        if let Err(message) = self.switch(&mut state, &tip, &commit).await? {
+        if let Err(message) = self.switch(state, &tip, &commit).await? {
             return Ok(Merged::Blocked(message));
         }
         self.run(&self.dir, "update-ref", &[&self.branch, &commit, &tip]).await?;

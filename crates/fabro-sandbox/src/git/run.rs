@@ -3,15 +3,17 @@
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::OnceLock;
 
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, Command};
 
 use crate::git::filters::Filters;
-use crate::git::{GitError, TIMEOUT};
+use crate::git::{GitError, TIMEOUT, TRIES};
 use crate::programs;
 
 pub(crate) const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
@@ -118,19 +120,49 @@ impl GitCommand<'_> {
         arguments: &[&OsStr],
         input: Option<&[u8]>,
     ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
-        let mut output = Vec::new();
-        let limit = OUTPUT_BYTES + 1;
-        let mut keep = |bytes: &[u8]| output.extend_from_slice(bytes);
-        // In a box: its buffers would be in the future of every stage.
-        let reading = Box::pin(self.stream(command, arguments, input, limit, &mut keep));
-        let (code, message) = reading.await?;
-        if output.len() as u64 > OUTPUT_BYTES {
-            return Err(GitError::TooMuch(command));
+        let mut tries = 1;
+        loop {
+            let mut output = Vec::new();
+            let limit = OUTPUT_BYTES + 1;
+            let mut keep = |bytes: &[u8]| output.extend_from_slice(bytes);
+            // In a box: its buffers would be in the future of every stage.
+            let reading = Box::pin(self.stream(command, arguments, input, limit, &mut keep));
+            let (status, message) = reading.await?;
+            if output.len() as u64 > OUTPUT_BYTES {
+                return Err(GitError::TooMuch(command));
+            }
+            let Some(signal) = status.signal() else { return Ok((status.code(), output, message)) };
+            let is_shortened = signal == Signal::BUS.as_raw();
+            if is_shortened {
+                self.remove_lock(command)?;
+            }
+            if !is_shortened || tries == TRIES {
+                let message = format!("{message} (ended by signal {signal})");
+                return Ok((None, output, message.trim_start().to_owned()));
+            }
+            tries += 1;
         }
-        Ok((code, output, message))
     }
 
-    /// Its exit code, and the beginning of what it wrote to stderr. Its output, at most `limit` bytes of it, is handed
+    /// Removes the lock of the index that the command had. Git leaves it when a file is shortened that it has mapped
+    /// into its memory, which ends it by SIGBUS.
+    fn remove_lock(&self, command: &str) -> Result<(), std::io::Error> {
+        let place = |wanted: &str| {
+            let mut variables = self.variables.iter();
+            variables.find(|(name, _)| *name == wanted).map(|(_, place)| PathBuf::from(place))
+        };
+        let of_dir = || Some(place("GIT_DIR")?.join("index"));
+        let index = place("GIT_INDEX_FILE").or_else(of_dir);
+        let Some(index) = index.filter(|_| matches!(command, "add" | "update-index")) else {
+            return Ok(());
+        };
+        match std::fs::remove_file(index.with_extension("lock")) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// How it ended, and the beginning of what it wrote to stderr. Its output, at most `limit` bytes of it, is handed
     /// over in pieces.
     pub(crate) async fn stream(
         &self,
@@ -139,7 +171,7 @@ impl GitCommand<'_> {
         input: Option<&[u8]>,
         limit: u64,
         sink: &mut (dyn FnMut(&[u8]) + Send),
-    ) -> Result<(Option<i32>, String), GitError> {
+    ) -> Result<(ExitStatus, String), GitError> {
         let mut git = Command::new(program());
         git.current_dir(self.dir).kill_on_drop(true);
         git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -171,9 +203,9 @@ impl GitCommand<'_> {
             read(stdout, limit, sink),
             read(stderr, OUTPUT_BYTES, &mut keep)
         )?;
-        let code = child.wait().await?.code();
+        let status = child.wait().await?;
         stderr_bytes.truncate(STDERR_BYTES);
-        Ok((code, String::from_utf8_lossy(&stderr_bytes).trim().to_owned()))
+        Ok((status, String::from_utf8_lossy(&stderr_bytes).trim().to_owned()))
     }
 }
 

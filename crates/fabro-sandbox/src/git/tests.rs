@@ -522,3 +522,4 @@ async fn a_stage_that_changes_nothing_but_excluded_files_costs_no_command() {
 }
 
 mod file_trees;
+mod worktree;

@@ -12,21 +12,23 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use crate::git::GitError;
 use crate::git::configuration;
 use crate::git::filters::Filters;
 use crate::git::run::{GitCommand, OPTIONAL_LOCKS, git};
 use crate::git::snapshot::{Location, Snapshot};
 use crate::git::status;
 use crate::git::work_tree::LeftFiles;
+use crate::git::{GitError, TRIES};
 
-/// How long another git command in the worktree may hold its index. The processes of a stage have ended
-/// when it is committed, so a lock that stays longer is a leftover.
-const LOCK: Duration = Duration::from_secs(2);
+/// How long another git command may hold the index of the worktree, such as one of a stage beside. The processes
+/// of a stage have ended when it is committed, so a lock that stays longer is a leftover.
+pub(super) const LOCK: Duration = Duration::from_secs(30);
+/// The pause before a lock is looked at again.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The repository that a directory is in, before a worktree is made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,25 +278,42 @@ impl Worktree {
         let mut state = self.state.lock().await;
         self.wait_for_lock().await;
         // Otherwise another repository may have been looked at.
-        let left = left.filter(|_| self.is_linked());
+        let mut left = left.filter(|_| self.is_linked());
         let replaced = self.write_link()?.map(|kept| {
             format!(
                 "the stage replaced .git of the worktree: its own is kept as {}",
                 kept.display()
             )
         });
+        let begun = Instant::now();
+        let (commit, left_out) = loop {
+            let is_last = begun.elapsed() >= LOCK;
+            match self.try_commit(&mut state, about, left.take()).await {
+                Err(error) if !is_last && error.is_overtaken() => {}
+                result => break result?,
+            }
+        };
+        let warnings: Vec<String> = replaced.into_iter().chain(left_out).collect();
+        Ok((commit, Some(warnings.join("; ")).filter(|text| !text.is_empty())))
+    }
+
+    /// The same, which may be [overtaken](GitError::is_overtaken). The text is of the files that could not be read.
+    async fn try_commit(
+        &self,
+        state: &mut State,
+        about: &StageCommit,
+        left: Option<LeftFiles>,
+    ) -> Result<(Option<String>, Option<String>), GitError> {
         let mut on_branch = None;
-        if !about.replaces && self.is_as_before(&mut state, left.as_ref(), &mut on_branch).await? {
-            return Ok((None, replaced));
+        if !about.replaces && self.is_as_before(state, left.as_ref(), &mut on_branch).await? {
+            return Ok((None, None));
         }
         let left = match left {
             Some(LeftFiles::Changed(left)) => Some(left),
             _ => None,
         };
         state.left = None;
-        let left_out = self.add_all(&mut state).await?;
-        let warnings: Vec<String> = replaced.into_iter().chain(left_out).collect();
-        let warning = Some(warnings.join("; ")).filter(|text| !text.is_empty());
+        let left_out = self.add_all(state).await?;
         let heads = match on_branch {
             Some(commit) => commit,
             None => text(&self.run(&self.dir, "rev-parse", &[&self.branch, "HEAD"]).await?),
@@ -307,9 +326,9 @@ impl Worktree {
         let is_last = state.last.as_ref().is_some_and(|(at, it)| *at == stamp && it == tip);
         if tip == head && is_last && own_parents.is_none() {
             state.left = left.map(|left| (tip.to_owned(), left));
-            return Ok((None, warning));
+            return Ok((None, left_out));
         }
-        let tree = self.write_tree(&mut state).await?;
+        let tree = self.write_tree(state).await?;
         let of_head = match &state.tree {
             Some((commit, tree)) if commit == head => tree.clone(),
             _ => text(&self.run(&self.dir, "rev-parse", &[&format!("{head}^{{tree}}")]).await?),
@@ -329,7 +348,7 @@ impl Worktree {
         state.left = left.map(|left| (commit.clone(), left));
         state.last = Some((stamp, commit.clone()));
         let is_new = before.as_deref() != Some(&*commit);
-        Ok((Some(commit).filter(|_| is_new), warning))
+        Ok((Some(commit).filter(|_| is_new), left_out))
     }
 
     /// Whether the last commit is that of the branch, and the files and the index are its, but for excluded files. Costs at
@@ -486,12 +505,16 @@ impl Worktree {
     async fn add_all(&self, state: &mut State) -> Result<Option<String>, GitError> {
         let mut arguments = vec!["--all", "--ignore-errors", "--", "."];
         arguments.extend(self.exclude.iter().filter_map(|pattern| pattern.to_str()));
-        match self.with_filters(state, "add", &arguments).await {
-            // The others were added.
-            Err(GitError::Failed(_, message)) if !message.contains("fatal:") => {
-                Ok(Some(format!("not committed: {}", message.replace('\n', "; "))))
+        let mut tries = 1;
+        loop {
+            match self.with_filters(state, "add", &arguments).await {
+                Err(error) if tries < TRIES && error.is_overtaken() => tries += 1,
+                // The others were added.
+                Err(GitError::Failed(_, message)) if !message.contains("fatal:") => {
+                    return Ok(Some(format!("not committed: {}", message.replace('\n', "; "))));
+                }
+                result => return result.map(|_| None),
             }
-            result => result.map(|_| None),
         }
     }
 
@@ -583,18 +606,27 @@ impl Worktree {
         }
     }
 
+    /// Waits until the index is free. Removes a lock that has stayed for [`LOCK`].
     async fn wait_for_lock(&self) {
         let lock = self.git_dir().join("index.lock");
-        let mut waited = Duration::ZERO;
-        while lock.exists() && waited < LOCK {
-            tokio::time::sleep(LOCK / 20).await;
-            waited += LOCK / 20;
+        let begun = Instant::now();
+        while let Ok(about) = lock.symlink_metadata() {
+            // The clock may have been set back since.
+            let age = about.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
+            if age.max(begun.elapsed()) >= LOCK {
+                // One that stays is reported by the next command.
+                let _ = fs::remove_file(&lock);
+                return;
+            }
+            tokio::time::sleep(LOCK_PAUSE).await;
         }
-        // One that stays is reported by the next command.
-        let _ = fs::remove_file(lock);
     }
 
-    async fn commit_of(&self, dir: &Path, name: &str) -> Result<Option<String>, GitError> {
+    pub(super) async fn commit_of(
+        &self,
+        dir: &Path,
+        name: &str,
+    ) -> Result<Option<String>, GitError> {
         let name = format!("{name}^{{commit}}");
         match self.run(dir, "rev-parse", &["--verify", "--quiet", &name]).await {
             Ok(output) => Ok(Some(text(&output))),
@@ -678,8 +710,23 @@ impl Worktree {
         }
         let git = GitCommand { dir, filters, variables: &variables, patterns: true };
         let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
-        git.result(command, &arguments).await
+        let begun = Instant::now();
+        loop {
+            let is_last = begun.elapsed() >= LOCK;
+            let result = git.result(command, &arguments).await?;
+            if is_last || !is_locked(&result) {
+                return Ok(result);
+            }
+            // Git waits for the locks of references itself, but at most 0.1 s, and not for that of an index.
+            tokio::time::sleep(LOCK_PAUSE).await;
+            self.wait_for_lock().await;
+        }
     }
+}
+
+/// Whether a git command has done nothing, since another one held a lock: of a stage beside, or the `git status` after it.
+fn is_locked((code, _, message): &(Option<i32>, Vec<u8>, String)) -> bool {
+    *code != Some(0) && message.contains(".lock': File exists")
 }
 
 /// The directory that the worktrees of a repository share.

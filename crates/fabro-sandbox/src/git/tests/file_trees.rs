@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{repository, sh};
 use crate::git::*;
@@ -375,6 +376,29 @@ async fn objects_of_many_changes_are_packed() {
     assert!(before > 3_000 && files() < 20, "{before} {}", files());
     assert_eq!(scene.patch(&first, &second, PatchStyle::Patch).await, patch);
     assert!(scene.patch(&second, &third, PatchStyle::Patch).await.contains("+1"));
+}
+
+#[tokio::test]
+async fn files_may_change_while_they_are_recorded() {
+    let dir = repository();
+    let end: Arc<AtomicBool> = Arc::default();
+    let beside = {
+        let (file, end) = (dir.path().join("made"), Arc::clone(&end));
+        std::thread::spawn(move || {
+            let content = vec![b'x'; 1 << 20];
+            while !end.load(Ordering::Relaxed) {
+                std::fs::write(&file, &content).unwrap();
+                std::fs::write(&file, "").unwrap();
+                std::fs::remove_file(&file).unwrap();
+            }
+        })
+    };
+    let scene = Scene::new(&[]);
+    for _ in 0..20 {
+        scene.record(dir.path()).await;
+    }
+    end.store(true, Ordering::Relaxed);
+    beside.join().unwrap();
 }
 
 #[tokio::test]
