@@ -153,9 +153,9 @@ impl GitCommand<'_> {
         };
         let of_dir = || Some(place("GIT_DIR")?.join("index"));
         let index = place("GIT_INDEX_FILE").or_else(of_dir);
-        let Some(index) = index.filter(|_| matches!(command, "add" | "update-index")) else {
-            return Ok(());
-        };
+        // Those that lock the index. Another one may belong to the user.
+        let locks = ["add", "read-tree", "reset", "status", "update-index", "write-tree"];
+        let Some(index) = index.filter(|_| locks.contains(&command)) else { return Ok(()) };
         match std::fs::remove_file(index.with_extension("lock")) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),

@@ -56,7 +56,7 @@ fn about(subject: &str) -> StageCommit {
     StageCommit { subject: subject.to_owned(), trailers, replaces: false }
 }
 
-/// Takes and releases a lock as git does, until it is told to end: how often.
+/// Takes and releases a lock as git does, until it is to end: how often.
 fn take_in_turn(lock: &Path, end: &Arc<AtomicBool>) -> JoinHandle<u32> {
     let (lock, end) = (lock.to_owned(), Arc::clone(end));
     thread::spawn(move || {

@@ -180,8 +180,10 @@ async fn an_older_server_is_initialized_again_when_it_lost_its_session() {
     assert_eq!(shown(&said), "hi");
     servers.close().await;
     let heard = heard.lock().unwrap().clone();
-    let requests: Vec<_> = heard.iter().map(|line| line.trim()).collect();
-    assert_snapshot!(requests.join(" "), @"server/discover initialize notifications/initialized  tools/list tools/call initialize notifications/initialized tools/call");
+    // The GET for the server's messages has no method, and comes at any time.
+    let requests: Vec<_> =
+        heard.iter().map(|line| line.trim()).filter(|it| !it.is_empty()).collect();
+    assert_snapshot!(requests.join(" "), @"server/discover initialize notifications/initialized tools/list tools/call initialize notifications/initialized tools/call");
 }
 
 #[tokio::test]
