@@ -25,10 +25,7 @@ use crate::stage::{StageExtras, stage};
 use crate::stage_list::row;
 use crate::texts::{Texts, render, shown};
 use crate::timeline::timeline;
-use crate::{Links, patch, style};
-
-const SCRIPT: &str =
-    concat!(include_str!("../assets/list.js"), include_str!("../assets/report.js"));
+use crate::{Links, list_script, patch, style};
 
 /// The size of a report that is kept to, in bytes, unless another one is asked for.
 pub const MAX_REPORT: usize = 5_000_000;
@@ -138,15 +135,16 @@ fn write(run: &RunReport<'_>, kept: usize) -> Result<String, ReportError> {
     let marks = marks(&run.run.stages, &edges(run.events));
     let stages = &run.run.stages;
     let style = style();
+    let script = [list_script(), include_str!("../assets/report.js")].concat();
     Ok(render(&Document {
         policy: format!(
             "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
             hash(&style),
-            hash(SCRIPT)
+            hash(&script)
         ),
         title: shown(&run.run.workflow).to_string(),
         style: &style,
-        script: SCRIPT,
+        script: &script,
         overview: overview(run.run, &links),
         differences,
         graph: run.workflow.map(|it| drawn(it, stages, &marks, &links)),
