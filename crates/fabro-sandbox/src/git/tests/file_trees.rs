@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::{repository, sh};
 use crate::git::*;
@@ -390,6 +391,9 @@ async fn files_may_change_while_they_are_recorded() {
                 std::fs::write(&file, &content).unwrap();
                 std::fs::write(&file, "").unwrap();
                 std::fs::remove_file(&file).unwrap();
+                std::fs::create_dir(&file).unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+                std::fs::remove_dir(&file).unwrap();
             }
         })
     };

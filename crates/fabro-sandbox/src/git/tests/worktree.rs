@@ -134,3 +134,86 @@ async fn the_lock_of_a_dead_command_is_removed() {
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert!(!scene.lock("index.lock").exists());
 }
+
+#[tokio::test]
+async fn a_stage_may_begin_a_branch_without_a_commit() {
+    let scene = Scene::new().await;
+    scene.commit("a.txt").await.unwrap();
+    sh(&scene.dir(), "git checkout -q --orphan other");
+    assert!(scene.commit("b.txt").await.is_some());
+    sh(
+        &scene.dir(),
+        "test $(git branch --show-current) = fabro/run/01TEST; test $(git log --oneline | wc -l) = 3",
+    );
+    sh(&scene.dir(), "git diff --exit-code HEAD; git ls-files --error-unmatch a.txt b.txt");
+}
+
+#[tokio::test]
+async fn a_branch_that_a_stage_removed_is_made_again() {
+    let scene = Scene::new().await;
+    let first = scene.commit("a.txt").await.unwrap();
+    sh(&scene.dir(), "git checkout -q --detach; git branch -q -D fabro/run/01TEST; echo b >b.txt");
+    let (commit, warning) = scene.worktree.commit(&about("b"), None).await.unwrap();
+    let expected = "the branch fabro/run/01TEST was removed: it is made again";
+    assert_eq!(warning.as_deref(), Some(expected));
+    let check = format!("test $(git rev-parse HEAD~1) = {first}; git log {}", commit.unwrap());
+    sh(&scene.dir(), &format!("{check}; test $(git branch --show-current) = fabro/run/01TEST"));
+}
+
+#[tokio::test]
+async fn what_git_removed_before_it_was_committed_is_stored_again() {
+    let scene = Scene::new().await;
+    scene.commit("a.txt").await.unwrap();
+    // As `git prune` does when it began before the file was added.
+    let remove = "id=$(git rev-parse :b.txt | sed 's|..|&/|'); rm -f $(git rev-parse --git-path objects)/$id";
+    sh(&scene.dir(), &format!("echo b >b.txt; git add b.txt; {remove}"));
+    let (commit, warning) = scene.worktree.commit(&about("b"), None).await.unwrap();
+    assert_eq!(warning, None);
+    sh(&scene.dir(), &format!("test $(git show {}:b.txt) = b; git fsck", commit.unwrap()));
+}
+
+#[tokio::test]
+async fn the_directories_of_objects_may_be_removed_meanwhile() {
+    let scene = Scene::new().await;
+    let end: Arc<AtomicBool> = Arc::default();
+    let beside = {
+        let (objects, end) = (scene.repository.path().join(".git/objects"), Arc::clone(&end));
+        thread::spawn(move || {
+            // As `git gc` does with those that are empty.
+            while !end.load(Ordering::Relaxed) {
+                for number in 0..=255 {
+                    let _ = fs::remove_dir(objects.join(format!("{number:02x}")));
+                }
+            }
+        })
+    };
+    for number in 0..20 {
+        assert!(scene.commit(&format!("{number}.txt")).await.is_some());
+    }
+    end.store(true, Ordering::Relaxed);
+    beside.join().unwrap();
+    sh(&scene.dir(), "git fsck; git diff --exit-code HEAD");
+}
+
+#[tokio::test]
+async fn a_file_may_become_a_directory_and_a_pipe_meanwhile() {
+    let scene = Scene::new().await;
+    let end: Arc<AtomicBool> = Arc::default();
+    let beside = {
+        let (dir, end) = (scene.dir(), Arc::clone(&end));
+        thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                sh(
+                    &dir,
+                    "mkdir -p d/e; touch d/e/1 d/e/2; mv d e; touch d; mv e/e/1 d; rm -r e; ln -s . e; rm e d",
+                );
+            }
+        })
+    };
+    for number in 0..20 {
+        fs::write(scene.dir().join(format!("{number}.txt")), "").unwrap();
+        assert!(scene.worktree.commit(&about("stage"), None).await.unwrap().0.is_some());
+    }
+    end.store(true, Ordering::Relaxed);
+    beside.join().unwrap();
+}
