@@ -29,13 +29,13 @@ impl Worktree {
         let mut tries = Tries::default();
         let mut may_lack = false;
         let commit = loop {
-            let tried = async {
+            let attempt = async {
                 if may_lack {
                     self.forget_added(&mut state).await?;
                 }
                 self.try_commit(&mut state, about, left.take(), &mut warnings).await
             };
-            match tried.await {
+            match attempt.await {
                 Err(error) if tries.are_left(&error).await => may_lack = tells_of_objects(&error),
                 result => break result?,
             }
@@ -132,7 +132,7 @@ impl Worktree {
         Ok(format!("{tip}\n{head}"))
     }
 
-    /// Takes what differs from the commit of HEAD into the index once more. Git reads no file again that has not changed since,
+    /// Takes what differs from the commit of HEAD into the index again. Git reads no file again that has not changed since,
     /// though what it stored of it may be gone: `git prune` removes what nothing names yet.
     async fn forget_added(&self, state: &mut State) -> Result<(), GitError> {
         let arguments = ["--cached", "--name-only", "--no-renames", "-z", "HEAD"];
