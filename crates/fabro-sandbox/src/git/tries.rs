@@ -3,9 +3,13 @@
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use crate::git::worktree::{LOCK, LOCK_PAUSE};
 use crate::git::{GitError, TRIES};
 
+/// How long another git command may hold the index of the worktree, such as one of a stage beside. The processes
+/// of a stage have ended when it is committed, so a lock that stays longer is a leftover.
+pub(super) const LOCK: Duration = Duration::from_secs(30);
+/// The pause before a lock is looked at again.
+pub(super) const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// How long a failure is taken for one that passes.
 const PASSING: Duration = Duration::from_secs(5);
 

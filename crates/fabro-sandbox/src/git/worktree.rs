@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Mutex;
 
@@ -21,13 +21,7 @@ use crate::git::configuration;
 use crate::git::filters::Filters;
 use crate::git::run::{GitCommand, OPTIONAL_LOCKS, git};
 use crate::git::snapshot::{Location, Snapshot};
-use crate::git::tries::Tries;
-
-/// How long another git command may hold the index of the worktree, such as one of a stage beside. The processes
-/// of a stage have ended when it is committed, so a lock that stays longer is a leftover.
-pub(super) const LOCK: Duration = Duration::from_secs(30);
-/// The pause before a lock is looked at again.
-pub(super) const LOCK_PAUSE: Duration = Duration::from_millis(50);
+use crate::git::tries::{LOCK, LOCK_PAUSE, Tries};
 
 /// The repository that a directory is in, before a worktree is made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
