@@ -306,11 +306,12 @@ async fn a_run_that_is_being_removed_is_not_damaged() {
     let begin = |args: &[&str]| {
         project.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let begun = commands.map(begin);
+    let children = commands.map(begin);
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.release(lease).await.unwrap();
     store.delete(run).await.unwrap();
-    let [all, one, doctor] = begun.map(|child| project.shown(&child.wait_with_output().unwrap()));
+    let [all, one, doctor] =
+        children.map(|child| project.shown(&child.wait_with_output().unwrap()));
     assert!(all.starts_with("exit 0\n") && all.contains("the store has no runs"), "{all}");
     assert!(one.starts_with("exit 2\n") && one.contains("there is no run"), "{one}");
     assert!(!doctor.contains("is lost"), "{doctor}");

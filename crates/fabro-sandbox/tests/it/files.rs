@@ -519,10 +519,10 @@ fn one_of_several_makes_a_new_file() {
     for number in 0..50 {
         let path = format!("sub/new/{number}.txt");
         let make = || place.read_first(&KnownFiles::default()).write(&path, b"new");
-        let made: Vec<_> = std::thread::scope(|scope| {
+        let results: Vec<_> = std::thread::scope(|scope| {
             let readers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
             readers.into_iter().map(|reader| reader.join().unwrap()).collect()
         });
-        assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1, "{made:?}");
+        assert_eq!(results.iter().filter(|it| it.is_ok()).count(), 1, "{results:?}");
     }
 }
