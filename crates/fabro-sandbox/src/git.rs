@@ -52,6 +52,7 @@
 
 mod brief;
 mod changed;
+mod commit;
 mod configuration;
 mod file_trees;
 mod filters;
@@ -65,6 +66,7 @@ mod run;
 mod snapshot;
 mod status;
 mod stored;
+mod tries;
 mod work_tree;
 mod worktree;
 
@@ -123,6 +125,7 @@ impl GitError {
             Self::Failed("update-ref", message) => message.contains(" but expected "),
             Self::Failed("add" | "update-index", message) => {
                 message.contains(": No such file or directory")
+                    || message.contains(": Not a directory")
                     || message.contains("short read while indexing ")
             }
             _ => false,

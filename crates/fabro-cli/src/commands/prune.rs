@@ -126,6 +126,8 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     for row in selected {
         match remove(&store, row.id, global).await {
             Ok(()) => removed.push(row),
+            // Another process has removed it since the list was read.
+            Err(RunError::Store(StoreError::NotFound { .. })) => {}
             Err(error) => {
                 global.warn([format!("run {} stays: {error}", row.id)]);
                 // One that was resumed since the list was read is no longer to be removed.

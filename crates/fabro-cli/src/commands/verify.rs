@@ -1,6 +1,7 @@
 //! `fabro verify` and `fabro backup`.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap_complete::ArgValueCandidates;
@@ -10,7 +11,7 @@ use fabro_inspect::{Changes, artifacts, changes};
 use fabro_run::refuse_older_log;
 use fabro_sandbox::artifacts::stored_file;
 use fabro_sandbox::git::{TreePair, check_file_trees};
-use fabro_store::{RunVerification, Runs as _, SqliteStore, StoreError};
+use fabro_store::{Leases as _, RunVerification, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::{Paint, clean};
 use fabro_types::RunId;
 use serde::Serialize;
@@ -20,6 +21,11 @@ use crate::error;
 use crate::exit::Exit;
 use crate::global::{Global, find, quoted};
 use crate::output;
+
+/// How long a run is held, by a process that may be removing it, before what is missing of it counts as damage.
+const REMOVAL: Duration = Duration::from_secs(15);
+/// The pause before such a run is checked again.
+const REMOVAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Check that runs are recorded whole
 #[derive(clap::Args, Clone, Debug)]
@@ -127,7 +133,11 @@ pub async fn verify(args: &VerifyArgs, global: &Global) -> anyhow::Result<Exit> 
     }
     let mut verified: Vec<Verified> = Vec::new();
     for run in runs {
-        verified.push(verify_run(&store, run).await?);
+        match verify_run(&store, run).await? {
+            Some(found) => verified.push(found),
+            None if args.runs.is_empty() => {}
+            None => return Err(StoreError::NotFound { text: run.to_string() }.into()),
+        }
     }
     let is_whole = problems.is_empty() && verified.iter().all(|run| run.whole);
     let report = serde_json::json!({"whole": is_whole, "problems": problems, "runs": verified});
@@ -135,8 +145,37 @@ pub async fn verify(args: &VerifyArgs, global: &Global) -> anyhow::Result<Exit> 
     Ok(if is_whole { Exit::SUCCEEDED } else { Exit::STORE })
 }
 
+/// Checks a run; `None` of one that is removed meanwhile.
+async fn verify_run(store: &SqliteStore, run: RunId) -> Result<Option<Verified>, StoreError> {
+    let begun = Instant::now();
+    let mut is_first = true;
+    loop {
+        let was_held = is_held(store, run).await;
+        let verified = match check_run(store, run).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            verified => verified?,
+        };
+        // A removal takes the files first, and then the records; it holds the run, as a driver does.
+        let is_settled = !is_first && !was_held && !is_held(store, run).await;
+        if verified.whole || is_settled || begun.elapsed() >= REMOVAL {
+            return Ok(Some(verified));
+        }
+        is_first = false;
+        tokio::time::sleep(REMOVAL_PAUSE).await;
+    }
+}
+
+/// Whether a process drives or removes the run. What of a damaged store cannot be read here is a problem that the
+/// check finds.
+async fn is_held(store: &SqliteStore, run: RunId) -> bool {
+    match store.root(run).await {
+        Ok(root) => store.driver(root).await.is_ok_and(|holder| holder.is_some()),
+        Err(_) => false,
+    }
+}
+
 /// Checks the log of a run, the blobs that it names, and the artifacts that it keeps.
-async fn verify_run(store: &SqliteStore, run: RunId) -> Result<Verified, StoreError> {
+async fn check_run(store: &SqliteStore, run: RunId) -> Result<Verified, StoreError> {
     let mut verified = Verified::from(store.verify(run).await?);
     let Ok(events) = read_all(store, run).await else {
         // The problems say why.
@@ -195,7 +234,9 @@ pub async fn check_store(store: &SqliteStore) -> StoreCheck {
             }
             for run in runs {
                 match verify_run(store, run).await {
-                    Ok(found) => check.problems.extend(found.problems),
+                    Ok(found) => {
+                        check.problems.extend(found.into_iter().flat_map(|run| run.problems));
+                    }
                     Err(error) => check.problems.push(error.to_string()),
                 }
             }

@@ -1,7 +1,10 @@
 //! `fabro diff` of runs that work in the user's git work tree.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use fabro_store::{LeaseOwner, Leases as _, Runs as _, SqliteStore};
+use fabro_types::RunId;
 use insta::assert_snapshot;
 
 use super::project::Project;
@@ -284,6 +287,34 @@ fn a_damaged_content_is_no_loss_in_git() {
     check(&server, &format!("/runs/{run}/changes"), &["b.txt: stored contents are damaged"], &[]);
     let answer = server.send("GET", &format!("/runs/{run}/diff"), "");
     assert_eq!((answer.status, answer.json()["code"].as_str()), (500, Some("store_error")));
+}
+
+#[tokio::test]
+async fn a_run_that_is_being_removed_is_not_damaged() {
+    let project = repository(WORKFLOW);
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let (id, _) = latest(&project);
+    let state = project.path().join(".fabro/state");
+    let run: RunId = id.parse().unwrap();
+    let store = SqliteStore::open(&state).unwrap();
+    let owner = LeaseOwner::this_process();
+    let lease = store.acquire(run, &owner, Duration::from_mins(1)).await.unwrap();
+    // A removal begins with the files.
+    std::fs::remove_dir_all(state.join("runs").join(&id)).unwrap();
+    let store_option = format!("--store={}", state.display());
+    let commands = [&["verify"][..], &["verify", &id], &["doctor", &store_option, "--json"]];
+    let begin = |args: &[&str]| {
+        project.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children = commands.map(begin);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.release(lease).await.unwrap();
+    store.delete(run).await.unwrap();
+    let [all, one, doctor] =
+        children.map(|child| project.shown(&child.wait_with_output().unwrap()));
+    assert!(all.starts_with("exit 0\n") && all.contains("the store has no runs"), "{all}");
+    assert!(one.starts_with("exit 2\n") && one.contains("there is no run"), "{one}");
+    assert!(!doctor.contains("is lost"), "{doctor}");
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Project {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn shown(&self, output: &Output) -> String {
+    pub(crate) fn shown(&self, output: &Output) -> String {
         let mut text = format!("exit {}\n", output.status.code().unwrap());
         for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
             if !bytes.is_empty() {

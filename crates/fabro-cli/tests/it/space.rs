@@ -1,5 +1,7 @@
 //! `fabro du` and `fabro prune`.
 
+use std::process::Stdio;
+
 use insta::assert_snapshot;
 use serde_json::Value;
 
@@ -177,4 +179,20 @@ fn files_that_a_fork_took_over_are_shared() {
     assert!(freed >= first["files_bytes"].as_u64() && freed > Some(0), "{pruned}: {first}");
     let forked = &project.json(&["du", "--json"])["runs"][0];
     assert_eq!(forked["shared_files_bytes"], 0, "the fork keeps what it shared, and has it alone");
+}
+
+#[test]
+fn runs_may_be_pruned_by_several_at_once() {
+    let project = Project::with(&[("fails.fabro", FAILS)]);
+    for _ in 0..12 {
+        assert_eq!(project.exit(&["run", "fails.fabro"]), 1);
+    }
+    let args = ["prune", "--force", "--status", "partially_succeeded"];
+    let prune = |_| project.command(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let begun: Vec<_> = (0..4).map(prune).collect();
+    for child in begun {
+        let shown = project.shown(&child.wait_with_output().unwrap());
+        assert!(shown.starts_with("exit 0\n") && !shown.contains("there is no run"), "{shown}");
+    }
+    assert_eq!(project.json(&["ps", "--json"]).as_array().unwrap().len(), 0);
 }

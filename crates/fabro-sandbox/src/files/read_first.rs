@@ -9,6 +9,9 @@ use super::{FileError, FileKind, Files};
 /// A file up to this size, in bytes, is hashed and returned without being read twice.
 const IN_MEMORY: u64 = 8 << 20;
 
+/// Held while a file is compared and changed: several readers may have read it. Files share them by their names.
+static CHANGES: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+
 /// The SHA-256 of the content of files in hexadecimal digits, by their resolved paths; `None` for a
 /// file that was removed.
 pub type FileHashes = BTreeMap<String, Option<String>>;
@@ -41,8 +44,8 @@ impl KnownFiles {
 ///
 /// What the reader has read before is a [`KnownFiles`]; what is [recorded](Self::recorded) since holds
 /// here, and anywhere else once it is added there, in another process too. Contents are compared, so a
-/// file that was touched without a change can still be written. Reads and writes are serialized; a
-/// change by another program between the comparison and the write (a race) is lost.
+/// file that was touched without a change can still be written. No other reader of this process changes a
+/// file between the comparison and the write; what another program writes there in that moment is lost.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -121,6 +124,7 @@ impl ReadFirst {
     ///
     /// As for [`may_change`](Self::may_change) and [`Files::write`].
     pub fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
+        let _change = self.begin_change(path);
         let mut recorded = self.lock();
         self.changeable(path, &recorded)?;
         self.files.write(path, content)?;
@@ -134,11 +138,22 @@ impl ReadFirst {
     ///
     /// As for [`may_change`](Self::may_change) and [`Files::remove`].
     pub fn remove(&self, path: &str) -> Result<(), FileError> {
+        let _change = self.begin_change(path);
         let mut recorded = self.lock();
         let resolved = self.changeable(path, &recorded)?;
         self.files.remove(path)?;
         recorded.extend(resolved.map(|resolved| (resolved, None)));
         Ok(())
+    }
+
+    /// Waits until no other reader changes this file. By its name alone: readers may have different directories.
+    fn begin_change(&self, path: &str) -> MutexGuard<'static, ()> {
+        let resolved = self.files.resolve(path);
+        let path = resolved.as_deref().unwrap_or(path);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let place =
+            name.bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        CHANGES[place % CHANGES.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, FileHashes> {

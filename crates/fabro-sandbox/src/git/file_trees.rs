@@ -351,7 +351,8 @@ impl FileTrees {
         loop {
             let selected = select(snapshot, &paths, &self.limits);
             match self.update_selected(snapshot, borrowed, &selected).await {
-                Err(error) if tries < TRIES && error.is_overtaken() => tries += 1,
+                // A stage beside may change what was selected.
+                Err(GitError::Failed(..)) if tries < TRIES => tries += 1,
                 result => return result.map(|()| Some(selected.left_out)),
             }
         }

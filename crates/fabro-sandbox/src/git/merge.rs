@@ -1,9 +1,8 @@
 //! Taking the files of branches into a worktree.
 
-use std::time::Instant;
-
 use crate::git::GitError;
-use crate::git::worktree::{LOCK, StageCommit, State, Worktree, text};
+use crate::git::tries::Tries;
+use crate::git::worktree::{StageCommit, State, Worktree, text};
 
 /// What [`Worktree::merge`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +33,10 @@ impl Worktree {
         branches: &[(String, String)],
     ) -> Result<Merged, GitError> {
         let mut state = self.state.lock().await;
-        let begun = Instant::now();
+        let mut tries = Tries::default();
         loop {
-            let is_last = begun.elapsed() >= LOCK;
             match self.try_merge(&mut state, about, branches).await {
-                Err(error) if !is_last && error.is_overtaken() => {}
+                Err(error) if tries.are_left(&error).await => {}
                 result => return result,
             }
         }
@@ -112,7 +110,7 @@ impl Worktree {
         }
     }
 
-    async fn is_past(&self, commit: &str, of: &str) -> Result<bool, GitError> {
+    pub(super) async fn is_past(&self, commit: &str, of: &str) -> Result<bool, GitError> {
         match self.run(&self.dir, "merge-base", &["--is-ancestor", commit, of]).await {
             Err(GitError::Failed(_, message)) if message.is_empty() => Ok(false),
             result => result.map(|_| true),

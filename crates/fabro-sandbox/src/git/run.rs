@@ -190,7 +190,10 @@ impl GitCommand<'_> {
             if self.dir.is_dir() {
                 return error;
             }
-            std::io::Error::other(format!("the directory {} is missing", self.dir.display()))
+            std::io::Error::new(
+                ErrorKind::NotFound,
+                format!("the directory {} is missing", self.dir.display()),
+            )
         })?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();

@@ -12,23 +12,16 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Mutex;
 
+use crate::git::GitError;
 use crate::git::configuration;
 use crate::git::filters::Filters;
 use crate::git::run::{GitCommand, OPTIONAL_LOCKS, git};
 use crate::git::snapshot::{Location, Snapshot};
-use crate::git::status;
-use crate::git::work_tree::LeftFiles;
-use crate::git::{GitError, TRIES};
-
-/// How long another git command may hold the index of the worktree, such as one of a stage beside. The processes
-/// of a stage have ended when it is committed, so a lock that stays longer is a leftover.
-pub(super) const LOCK: Duration = Duration::from_secs(30);
-/// The pause before a lock is looked at again.
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+use crate::git::tries::{LOCK, LOCK_PAUSE, Tries};
 
 /// The repository that a directory is in, before a worktree is made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +110,7 @@ pub struct Worktree {
     pub(super) branch: String,
     author: Author,
     /// Patterns of files that are not committed.
-    exclude: Vec<OsString>,
+    pub(super) exclude: Vec<OsString>,
     marker: (String, OsString),
     pub(super) state: Mutex<State>,
 }
@@ -129,9 +122,9 @@ pub(super) struct State {
     pub(super) last: Option<(IndexStamp, String)>,
     /// A commit, and what the worktree was found to be when that was made: what differs from the commit since, and
     /// was the same then, is excluded.
-    left: Option<(String, Box<Snapshot>)>,
+    pub(super) left: Option<(String, Box<Snapshot>)>,
     /// A commit and its tree.
-    tree: Option<(String, String)>,
+    pub(super) tree: Option<(String, String)>,
 }
 
 /// What changes when the index does.
@@ -252,142 +245,32 @@ impl Worktree {
             return Ok(restored);
         }
         let is_fresh = !self.dir.exists();
-        if restored.is_new {
-            self.link()?;
+        let mut tries = Tries::default();
+        loop {
+            match self.try_restore(&mut state, commit, is_fresh, &mut restored.kept).await {
+                Err(error) if tries.are_left(&error).await => {}
+                result => break result?,
+            }
         }
-        if !is_fresh {
-            restored.kept = self.keep(&mut state, commit).await?;
-        }
-        self.run(&self.dir, "symbolic-ref", &["HEAD", &self.branch]).await?;
-        self.with_filters(&mut state, "reset", &["--hard", "--quiet", commit]).await?;
         Ok(restored)
     }
 
-    /// Commits what a stage changed: the commit that has the files now, `None` when it changed none.
-    /// The text is a warning: files that could not be read. `left` is what a `git status` after the stage
-    /// has found already; without it, there is one here.
-    ///
-    /// # Errors
-    ///
-    /// Git failed.
-    pub async fn commit(
-        &self,
-        about: &StageCommit,
-        left: Option<LeftFiles>,
-    ) -> Result<(Option<String>, Option<String>), GitError> {
-        let mut state = self.state.lock().await;
-        self.wait_for_lock().await;
-        // Otherwise another repository may have been looked at.
-        let mut left = left.filter(|_| self.is_linked());
-        let replaced = self.write_link()?.map(|kept| {
-            format!(
-                "the stage replaced .git of the worktree: its own is kept as {}",
-                kept.display()
-            )
-        });
-        let begun = Instant::now();
-        let (commit, left_out) = loop {
-            let is_last = begun.elapsed() >= LOCK;
-            match self.try_commit(&mut state, about, left.take()).await {
-                Err(error) if !is_last && error.is_overtaken() => {}
-                result => break result?,
-            }
-        };
-        let warnings: Vec<String> = replaced.into_iter().chain(left_out).collect();
-        Ok((commit, Some(warnings.join("; ")).filter(|text| !text.is_empty())))
-    }
-
-    /// The same, which may be [overtaken](GitError::is_overtaken). The text is of the files that could not be read.
-    async fn try_commit(
+    async fn try_restore(
         &self,
         state: &mut State,
-        about: &StageCommit,
-        left: Option<LeftFiles>,
-    ) -> Result<(Option<String>, Option<String>), GitError> {
-        let mut on_branch = None;
-        if !about.replaces && self.is_as_before(state, left.as_ref(), &mut on_branch).await? {
-            return Ok((None, None));
+        commit: &str,
+        is_fresh: bool,
+        kept: &mut Option<String>,
+    ) -> Result<(), GitError> {
+        if !self.exists() {
+            self.link()?;
         }
-        let left = match left {
-            Some(LeftFiles::Changed(left)) => Some(left),
-            _ => None,
-        };
-        state.left = None;
-        let left_out = self.add_all(state).await?;
-        let heads = match on_branch {
-            Some(commit) => commit,
-            None => text(&self.run(&self.dir, "rev-parse", &[&self.branch, "HEAD"]).await?),
-        };
-        let (tip, head) = heads.split_once('\n').unwrap_or((&heads, &heads));
-        let stamp = self.index_stamp();
-        let before = state.last.as_ref().map(|(_, commit)| commit.clone());
-        // That of an attempt before is not in the log.
-        let own_parents = self.parents_of_own(tip, about).await?;
-        let is_last = state.last.as_ref().is_some_and(|(at, it)| *at == stamp && it == tip);
-        if tip == head && is_last && own_parents.is_none() {
-            state.left = left.map(|left| (tip.to_owned(), left));
-            return Ok((None, left_out));
+        if !is_fresh {
+            *kept = kept.take().or(self.keep(state, commit).await?);
         }
-        let tree = self.write_tree(state).await?;
-        let of_head = match &state.tree {
-            Some((commit, tree)) if commit == head => tree.clone(),
-            _ => text(&self.run(&self.dir, "rev-parse", &[&format!("{head}^{{tree}}")]).await?),
-        };
-        let commit = if tree == of_head && tip == head && own_parents.is_none() {
-            tip.to_owned()
-        } else {
-            let parents = self.parents(tip, head, own_parents).await?;
-            let commit = self.commit_tree(&tree, &parents, about).await?;
-            self.run(&self.dir, "update-ref", &[&self.branch, &commit, tip]).await?;
-            if tip != head {
-                self.run(&self.dir, "symbolic-ref", &["HEAD", &self.branch]).await?;
-            }
-            commit
-        };
-        state.tree = Some((commit.clone(), tree));
-        state.left = left.map(|left| (commit.clone(), left));
-        state.last = Some((stamp, commit.clone()));
-        let is_new = before.as_deref() != Some(&*commit);
-        Ok((Some(commit).filter(|_| is_new), left_out))
-    }
-
-    /// Whether the last commit is that of the branch, and the files and the index are its, but for excluded files. Costs at
-    /// most one `git status`; false where that cannot tell. `on_branch` is the commit that this found, of the branch.
-    async fn is_as_before(
-        &self,
-        state: &mut State,
-        left: Option<&LeftFiles>,
-        on_branch: &mut Option<String>,
-    ) -> Result<bool, GitError> {
-        if !self.is_on_branch() {
-            return Ok(false);
-        }
-        let Some((_, last)) = state.last.clone() else { return Ok(false) };
-        match left {
-            Some(LeftFiles::OfCommit(commit)) => Ok(*commit == last),
-            Some(LeftFiles::Changed(now)) => {
-                let is_same = |(commit, before): &(String, Box<Snapshot>)| {
-                    *commit == last
-                        && now.head.as_ref() == Some(commit)
-                        && now.adds_nothing_to(before)
-                };
-                Ok(!self.exclude.is_empty() && state.left.as_ref().is_some_and(is_same))
-            }
-            None => {
-                let mut arguments = status::ARGUMENTS.to_vec();
-                arguments.extend(["--", "."]);
-                arguments.extend(self.exclude.iter().filter_map(|pattern| pattern.to_str()));
-                let output = self.with_filters(state, "status", &arguments).await?;
-                let status = status::parse(&output)?;
-                on_branch.clone_from(&status.head);
-                Ok(status.head.as_ref() == Some(&last) && status.entries.is_empty())
-            }
-        }
-    }
-
-    fn is_on_branch(&self) -> bool {
-        let head = fs::read(self.git_dir().join("HEAD"));
-        head.is_ok_and(|head| head == format!("ref: {}\n", self.branch).as_bytes())
+        self.run(&self.dir, "symbolic-ref", &["HEAD", &self.branch]).await?;
+        self.with_filters(state, "reset", &["--hard", "--quiet", commit]).await?;
+        Ok(())
     }
 
     /// The commit that has the files, as far as it is known: that of the last [`commit`](Self::commit) or
@@ -416,56 +299,6 @@ impl Worktree {
     /// Tells [`commit`](Self::commit) which commit the log has last.
     pub async fn known(&self, commit: &str) {
         self.state.lock().await.last = Some((None, commit.to_owned()));
-    }
-
-    /// The parents of the last commit of the branch, where it is of this stage.
-    pub(super) async fn parents_of_own(
-        &self,
-        tip: &str,
-        about: &StageCommit,
-    ) -> Result<Option<Vec<String>>, GitError> {
-        if !about.replaces {
-            return Ok(None);
-        }
-        let format = ["-1", "--no-show-signature", "--format=%P%n%(trailers:only)", tip];
-        let last = text(&self.run(&self.dir, "log", &format).await?);
-        let (parents, trailers) = last.split_once('\n').unwrap_or((&last, ""));
-        let is_own = trailers.trim() == about.trailers;
-        Ok(is_own.then(|| parents.split(' ').map(str::to_owned).collect()))
-    }
-
-    /// The parents of the next commit, in place of the last one where that is the stage's own. A stage may
-    /// have made commits itself, on another branch too.
-    async fn parents(
-        &self,
-        tip: &str,
-        head: &str,
-        own_parents: Option<Vec<String>>,
-    ) -> Result<Vec<String>, GitError> {
-        if tip == head {
-            return Ok(own_parents.unwrap_or_else(|| vec![tip.to_owned()]));
-        }
-        let follows = ["--is-ancestor", tip, head];
-        let follows = self.run(&self.dir, "merge-base", &follows).await.is_ok();
-        let parents = if follows { vec![head] } else { vec![tip, head] };
-        Ok(parents.into_iter().map(str::to_owned).collect())
-    }
-
-    /// Git compares contents of files here too: those that changed when the index was written.
-    async fn write_tree(&self, state: &mut State) -> Result<String, GitError> {
-        Ok(text(&self.with_filters(state, "write-tree", &[]).await?))
-    }
-
-    pub(super) async fn commit_tree(
-        &self,
-        tree: &str,
-        parents: &[String],
-        stage: &StageCommit,
-    ) -> Result<String, GitError> {
-        let mut arguments = vec![tree];
-        arguments.extend(parents.iter().flat_map(|parent| ["-p", parent]));
-        arguments.extend(["-m", &stage.subject, "-m", &stage.trailers]);
-        Ok(text(&self.run(&self.dir, "commit-tree", &arguments).await?))
     }
 
     /// Keeps the files and commits that differ from `commit`, and are not part of its past, under a
@@ -501,23 +334,6 @@ impl Worktree {
         Ok(Some(reference))
     }
 
-    /// Puts all files into the index of the worktree.
-    async fn add_all(&self, state: &mut State) -> Result<Option<String>, GitError> {
-        let mut arguments = vec!["--all", "--ignore-errors", "--", "."];
-        arguments.extend(self.exclude.iter().filter_map(|pattern| pattern.to_str()));
-        let mut tries = 1;
-        loop {
-            match self.with_filters(state, "add", &arguments).await {
-                Err(error) if tries < TRIES && error.is_overtaken() => tries += 1,
-                // The others were added.
-                Err(GitError::Failed(_, message)) if !message.contains("fatal:") => {
-                    return Ok(Some(format!("not committed: {}", message.replace('\n', "; "))));
-                }
-                result => return result.map(|_| None),
-            }
-        }
-    }
-
     /// Links the directory with the repository. By hand, since `git worktree add` has moments at which
     /// the repository is not whole.
     fn link(&self) -> Result<(), GitError> {
@@ -531,15 +347,16 @@ impl Worktree {
         fs::write(made.join("HEAD"), format!("ref: {}\n", self.branch))?;
         fs::write(made.join("commondir"), "../..\n")?;
         fs::write(made.join("gitdir"), line("", &self.dir.join(".git")))?;
-        fs::rename(&made, &git_dir)?;
+        // `git worktree prune` removes what names a worktree that is not there.
         self.write_link()?;
+        fs::rename(&made, &git_dir)?;
         Ok(())
     }
 
     /// Writes the file that leads from the worktree to the repository, where a stage removed it; without
     /// it, git commands of stages would find the repository of the user above. What a stage made in its
     /// place is kept beside the worktree: the path.
-    fn write_link(&self) -> Result<Option<PathBuf>, GitError> {
+    pub(super) fn write_link(&self) -> Result<Option<PathBuf>, GitError> {
         self.check_dir()?;
         if self.is_linked() {
             return Ok(None);
@@ -572,7 +389,7 @@ impl Worktree {
         }
     }
 
-    fn is_linked(&self) -> bool {
+    pub(super) fn is_linked(&self) -> bool {
         let found = fs::read(self.dir.join(".git"));
         found.is_ok_and(|found| found == line("gitdir: ", &self.git_dir()))
     }
@@ -587,7 +404,7 @@ impl Worktree {
         path.into()
     }
 
-    fn git_dir(&self) -> PathBuf {
+    pub(super) fn git_dir(&self) -> PathBuf {
         self.common.join("worktrees").join(&self.link)
     }
 
@@ -607,7 +424,7 @@ impl Worktree {
     }
 
     /// Waits until the index is free. Removes a lock that has stayed for [`LOCK`].
-    async fn wait_for_lock(&self) {
+    pub(super) async fn wait_for_lock(&self) {
         let lock = self.git_dir().join("index.lock");
         let begun = Instant::now();
         while let Ok(about) = lock.symlink_metadata() {
@@ -653,13 +470,34 @@ impl Worktree {
         command: &'static str,
         arguments: &[&str],
     ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
-        let filters = match state.filters.take().filter(Filters::hold) {
-            Some(filters) => filters,
-            None => configuration::filters(&self.dir, &self.dir).await?,
-        };
-        let result = self.git_result(&self.dir, &filters, command, arguments).await;
+        let filters = self.filters(state).await?;
+        let result = self.git_result(&self.dir, &filters, command, arguments, None).await;
         state.filters = Some(filters);
         result
+    }
+
+    /// Updates the index for these paths, as git reads them.
+    pub(super) async fn update_index(
+        &self,
+        state: &mut State,
+        arguments: &[&str],
+        paths: &[u8],
+    ) -> Result<(), GitError> {
+        let filters = self.filters(state).await?;
+        let command = "update-index";
+        let result = self.git_result(&self.dir, &filters, command, arguments, Some(paths)).await;
+        state.filters = Some(filters);
+        match result? {
+            (Some(0), ..) => Ok(()),
+            (_, _, message) => Err(GitError::Failed(command, message)),
+        }
+    }
+
+    async fn filters(&self, state: &mut State) -> Result<Filters, GitError> {
+        match state.filters.take().filter(Filters::hold) {
+            Some(filters) => Ok(filters),
+            None => configuration::filters(&self.dir, &self.dir).await,
+        }
     }
 
     pub(super) async fn run(
@@ -678,7 +516,7 @@ impl Worktree {
         command: &'static str,
         arguments: &[&str],
     ) -> Result<Vec<u8>, GitError> {
-        match self.git_result(dir, filters, command, arguments).await? {
+        match self.git_result(dir, filters, command, arguments, None).await? {
             (Some(0), output, _) => Ok(output),
             (_, _, message) => Err(GitError::Failed(command, message)),
         }
@@ -690,6 +528,7 @@ impl Worktree {
         filters: &Filters,
         command: &'static str,
         arguments: &[&str],
+        input: Option<&[u8]>,
     ) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
         let Author { name, email } = &self.author;
         let mut variables = vec![
@@ -713,7 +552,7 @@ impl Worktree {
         let begun = Instant::now();
         loop {
             let is_last = begun.elapsed() >= LOCK;
-            let result = git.result(command, &arguments).await?;
+            let result = git.result_of(command, &arguments, input).await?;
             if is_last || !is_locked(&result) {
                 return Ok(result);
             }

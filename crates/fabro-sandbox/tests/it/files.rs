@@ -480,3 +480,49 @@ fn trees_elsewhere_are_read_and_listed() {
         assert!(matches!(opened, Err(FileError::Outside(_))), "{path}: {opened:?}");
     }
 }
+
+#[test]
+fn no_reader_overwrites_what_another_has_changed() {
+    let place = Place::new();
+    std::fs::write(place.work("sub/a.txt"), "x\n".repeat(20_000)).unwrap();
+    let below = LocalFiles::new(place.work("sub")).unwrap();
+    let change = |reader: usize| {
+        let (files, path) = match reader % 2 {
+            0 => (place.files.clone(), "sub/a.txt"),
+            _ => (below.clone(), "a.txt"),
+        };
+        let known = KnownFiles::default();
+        let mut changed = 0;
+        for number in 0..50 {
+            let files = ReadFirst::new(Arc::new(files.clone()), known.clone());
+            let mut content = read(&files, path);
+            content.extend(format!("{reader}.{number}\n").as_bytes());
+            match files.write(path, &content) {
+                Ok(()) => changed += 1,
+                Err(error) => assert!(matches!(error, FileError::Changed(_)), "{error}"),
+            }
+        }
+        changed
+    };
+    let changed: usize = std::thread::scope(|scope| {
+        let change = &change;
+        let readers: Vec<_> = (0..4).map(|reader| scope.spawn(move || change(reader))).collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    let content = std::fs::read_to_string(place.work("sub/a.txt")).unwrap();
+    assert_eq!(content.lines().filter(|line| *line != "x").count(), changed);
+}
+
+#[test]
+fn one_of_several_makes_a_new_file() {
+    let place = Place::new();
+    for number in 0..50 {
+        let path = format!("sub/new/{number}.txt");
+        let make = || place.read_first(&KnownFiles::default()).write(&path, b"new");
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+        });
+        assert_eq!(results.iter().filter(|it| it.is_ok()).count(), 1, "{results:?}");
+    }
+}

@@ -431,3 +431,37 @@ fn verify_names_blobs_whose_rows_are_gone() {
         "{found:?}"
     );
 }
+
+#[test]
+fn a_run_that_is_removed_meanwhile_is_not_incomplete() {
+    let dir = Dir::new();
+    let store = dir.open();
+    for number in 1..=30 {
+        fill(&store, run(number), 1..=3);
+    }
+    let end = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let reader = dir.open();
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    for number in 1..=30 {
+                        let events = match reader.read(run(number), 0, 10) {
+                            Err(StoreError::NotFound { .. }) => continue,
+                            events => events.unwrap(),
+                        };
+                        assert!(events.len() == 3 || events.is_empty());
+                    }
+                }
+            });
+        }
+        for number in 1..=30 {
+            let deleted = store.delete(run(number));
+            if deleted.is_err() {
+                end.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            deleted.unwrap();
+        }
+        end.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

@@ -156,10 +156,11 @@ impl Database {
                 transaction.execute("DELETE FROM runs WHERE key = ?1", [key])?;
                 let lease = "DELETE FROM leases WHERE run = ?1";
                 transaction.execute(lease, [member.to_string()])?;
+                // Before the commit: a head without records is a loss for others, who read meanwhile.
+                self.heads.remove(*member)?;
             }
             Ok(())
-        })?;
-        family.iter().try_for_each(|member| self.heads.remove(*member))
+        })
     }
 
     pub(super) fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {

@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{repository, sh};
 use crate::git::*;
@@ -390,11 +393,17 @@ async fn files_may_change_while_they_are_recorded() {
                 std::fs::write(&file, &content).unwrap();
                 std::fs::write(&file, "").unwrap();
                 std::fs::remove_file(&file).unwrap();
+                std::fs::write(&file, "short").unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+                std::fs::remove_file(&file).unwrap();
+                mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+                std::fs::remove_file(&file).unwrap();
             }
         })
     };
     let scene = Scene::new(&[]);
-    for _ in 0..20 {
+    for _ in 0..60 {
         scene.record(dir.path()).await;
     }
     end.store(true, Ordering::Relaxed);

@@ -134,3 +134,94 @@ async fn the_lock_of_a_dead_command_is_removed() {
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert!(!scene.lock("index.lock").exists());
 }
+
+#[tokio::test]
+async fn a_stage_may_begin_a_branch_without_a_commit() {
+    let scene = Scene::new().await;
+    scene.commit("a.txt").await.unwrap();
+    sh(&scene.dir(), "git checkout -q --orphan other");
+    assert!(scene.commit("b.txt").await.is_some());
+    sh(
+        &scene.dir(),
+        "test $(git branch --show-current) = fabro/run/01TEST; test $(git log --oneline | wc -l) = 3",
+    );
+    sh(&scene.dir(), "git diff --exit-code HEAD; git ls-files --error-unmatch a.txt b.txt");
+}
+
+#[tokio::test]
+async fn a_branch_that_a_stage_removed_is_made_again() {
+    let scene = Scene::new().await;
+    let first = scene.commit("a.txt").await.unwrap();
+    sh(&scene.dir(), "git checkout -q --detach; git branch -q -D fabro/run/01TEST; echo b >b.txt");
+    let (commit, warning) = scene.worktree.commit(&about("b"), None).await.unwrap();
+    let expected = "the branch fabro/run/01TEST was removed: it is made again";
+    assert_eq!(warning.as_deref(), Some(expected));
+    let check = format!("test $(git rev-parse HEAD~1) = {first}; git log {}", commit.unwrap());
+    sh(&scene.dir(), &format!("{check}; test $(git branch --show-current) = fabro/run/01TEST"));
+}
+
+#[tokio::test]
+async fn what_git_removed_before_it_was_committed_is_stored_again() {
+    let scene = Scene::new().await;
+    scene.commit("a.txt").await.unwrap();
+    // As `git prune` does when it began before the file was added.
+    let remove = "id=$(git rev-parse :b.txt | sed 's|..|&/|'); rm -f $(git rev-parse --git-path objects)/$id";
+    sh(&scene.dir(), &format!("echo new >b.txt; touch -d @1 b.txt; git add b.txt; {remove}"));
+    let (commit, warning) = scene.worktree.commit(&about("b"), None).await.unwrap();
+    assert_eq!(warning, None);
+    sh(&scene.dir(), &format!("test $(git show {}:b.txt) = new; git fsck", commit.unwrap()));
+}
+
+#[tokio::test]
+async fn a_place_for_objects_may_be_missing_for_a_moment() {
+    let scene = Scene::new().await;
+    // That of the next tree, which has no other object in it.
+    sh(
+        &scene.dir(),
+        "objects=$(git rev-parse --git-path objects)
+        for number in 1 2 3 4 5 6 7 8 9; do
+            echo $number >a.txt; git add a.txt; place=$(git write-tree | cut -c1-2)
+            rm -f $objects/$(git write-tree | sed 's|..|&/|')
+            if rmdir $objects/$place; then break; fi
+        done
+        touch $objects/$place; echo $objects/$place >../place",
+    );
+    let place = fs::read_to_string(scene.run.path().join("place")).unwrap();
+    let beside = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(400));
+        fs::remove_file(place.trim_end()).unwrap();
+    });
+    let (commit, warning) = scene.worktree.commit(&about("a"), None).await.unwrap();
+    assert!(commit.is_some());
+    assert_eq!(warning, None);
+    beside.join().unwrap();
+    sh(&scene.dir(), "git fsck; git diff --exit-code HEAD");
+}
+
+#[tokio::test]
+async fn a_file_may_become_a_directory_meanwhile() {
+    let scene = Scene::new().await;
+    let end: Arc<AtomicBool> = Arc::default();
+    let beside = {
+        let (dir, end) = (scene.dir(), Arc::clone(&end));
+        thread::spawn(move || {
+            let [d, e] = ["d", "e"].map(|name| dir.join(name));
+            fs::create_dir_all(d.join("d")).unwrap();
+            (0..50).for_each(|name| fs::write(d.join(format!("d/{name}")), "").unwrap());
+            while !end.load(Ordering::Relaxed) {
+                fs::rename(&d, &e).unwrap();
+                fs::write(&d, "").unwrap();
+                thread::sleep(Duration::from_millis(1));
+                fs::remove_file(&d).unwrap();
+                fs::rename(&e, &d).unwrap();
+                thread::sleep(Duration::from_millis(1));
+            }
+        })
+    };
+    for number in 0..20 {
+        fs::write(scene.dir().join(format!("{number}.txt")), "").unwrap();
+        assert!(scene.worktree.commit(&about("stage"), None).await.unwrap().0.is_some());
+    }
+    end.store(true, Ordering::Relaxed);
+    beside.join().unwrap();
+}
