@@ -1,12 +1,13 @@
 //! Committing what stages changed.
 
+use std::fs;
+
 use crate::git::snapshot::Snapshot;
 use crate::git::status;
 use crate::git::tries::{Tries, tells_of_objects};
 use crate::git::work_tree::LeftFiles;
 use crate::git::worktree::{StageCommit, State, Worktree, text};
 use crate::git::{GitError, TRIES};
-use std::fs;
 
 impl Worktree {
     /// Commits what a stage changed: the commit that has the files now, `None` when it changed none.
