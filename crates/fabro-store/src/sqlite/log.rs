@@ -191,25 +191,35 @@ impl Database {
     ) -> Result<Vec<Event>, StoreError> {
         // Before the database, which is never behind it.
         let head = self.heads.read(run)?;
-        self.read_below(run, head, after_seq, limit)
+        self.read_below(run, head.as_ref(), after_seq, limit)
     }
 
     /// The same, where the log went as far as `head` says.
     pub(super) fn read_below(
         &self,
         run: RunId,
-        head: Option<Head>,
+        head: Option<&Head>,
         after_seq: u64,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let Ok(after) = u32::try_from(after_seq) else { return Ok(Vec::new()) };
-        self.read_with(|conn| {
+        let events = self.read_with(|conn| {
             let Some(run_row) = run_row(conn, run)? else {
-                let lost = head.map(|head| self.lost(run, 0, &head));
+                let lost = head.map(|head| self.lost(run, 0, head));
                 return lost.map_or(Ok(Vec::new()), |lost| Err(lost.into()));
             };
-            self.read_log(conn, run, &run_row, head.as_ref(), after, limit)
-        })
+            self.read_log(conn, run, &run_row, head, after, limit)
+        });
+        match events {
+            Err(_) if head.is_some() && self.was_removed(run)? => Ok(Vec::new()),
+            events => events,
+        }
+    }
+
+    /// Whether a run that had a head when a read began is gone: another process removes its head, and then its records.
+    fn was_removed(&self, run: RunId) -> Result<bool, StoreError> {
+        let has_records = self.read_with(|conn| Ok(run_row(conn, run)?))?.is_some();
+        Ok(!has_records && self.heads.read(run)?.is_none())
     }
 
     fn read_log(
