@@ -1,4 +1,4 @@
-//! Trying again what failed because of others that work in the same files or the same repository.
+//! Retries: git commands fail in a race with others that work in the same files or the same repository.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
