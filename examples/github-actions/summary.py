@@ -1,4 +1,4 @@
-"""Writes the review as Markdown, to review.md and to the summary of the job. Ends with 1 when a finding is an error."""
+"""Prints the review as Markdown, also into the summary of the job. Ends with 1 when a finding is an error."""
 
 import json
 import os
@@ -9,8 +9,6 @@ lines = [review["summary"], ""]
 for finding in review["findings"]:
     lines.append(f"- **{finding['severity']}** {finding['file']}:{finding['line']}: {finding['text']}")
 text = "\n".join(lines) + "\n"
-with open("review.md", "w") as file:
-    file.write(text)
 if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
     with open(summary, "a") as file:
         file.write(text)

@@ -1,11 +1,13 @@
 import csv
 import json
 import os
+import pathlib
 
 labels = json.loads(os.environ["LABELS"])
 labels.sort(key=lambda label: (label["priority"], label["id"]))
-with open("triage.csv", "w", newline="") as file:
+path = pathlib.Path(os.environ["FABRO_RUN_DIR"], "triage.csv")
+with path.open("w", newline="") as file:
     table = csv.DictWriter(file, ["priority", "id", "label", "reason"])
     table.writeheader()
     table.writerows(labels)
-print(open("triage.csv").read())
+print(f"{path}\n{path.read_text()}", end="")

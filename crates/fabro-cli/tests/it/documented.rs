@@ -294,7 +294,9 @@ fn commands() {
     let model = r#"{"audit": [{"text": "{\"score\": 7}"}]}"#;
     let project = example("Publish", model, &[]);
     run(&project, &[], 0);
-    assert_eq!(project.read("note.txt"), "It's \"done\": $(date)");
+    let run = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let note = project.read(&format!(".fabro/state/runs/{run}/note.txt"));
+    assert_eq!(note, "It's \"done\": $(date)");
     assert_snapshot!(context(&project, "command.output"), @r#""7""#);
 }
 

@@ -60,6 +60,7 @@ pub const TEMPLATES: &[Template] = &[
             "diagnosis.schema.json",
             "fix.md",
             "model.json",
+            "patch.sh",
             "project/ci.sh",
             "project/stats.py",
             "project/test_stats.py",
