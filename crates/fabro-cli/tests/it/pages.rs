@@ -219,7 +219,7 @@ fn the_migrations_are_as_they_say() {
 fn the_cookbook_is_as_it_says() {
     let text = fs::read_to_string(path("cookbook.md")).unwrap();
     let sections = sections(&text);
-    assert_eq!(sections.len(), 20);
+    assert!(sections.len() >= 20);
     check("cookbook.md", &sections);
 }
 

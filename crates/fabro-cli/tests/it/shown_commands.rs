@@ -183,6 +183,7 @@ fn the_readme_is_as_it_says() {
     );
     assert!(models.contains("model local/qwen3:8b, for stages that name none"), "{models}");
     assert_eq!(project.exit(&["run", "fix.fabro", "--dry-run"]), 0);
+    the_tour_asks_for_what_the_reviewer_wants(&project);
     assert!(readme.contains("fabro init && fabro run hello"));
     assert_eq!(project.exit(&["init"]), 0);
     assert_eq!(project.exit(&["run", "hello"]), 0);
@@ -190,4 +191,23 @@ fn the_readme_is_as_it_says() {
     let demo = root().join("fixtures/demo/run.toml");
     assert!(readme.contains("-- run fixtures/demo/run.toml"));
     assert_eq!(project.exit(&["run", &demo.display().to_string(), "--auto-approve"]), 0);
+}
+
+/// Runs the workflow of the README: a red test, a fix, a wish at the gate, and another fix.
+fn the_tour_asks_for_what_the_reviewer_wants(project: &Project) {
+    project.write("bin/cargo", b"#!/bin/sh\necho >> tries; test $(wc -l < tries) -gt 1\n");
+    project.write("model.json", br#"{"fix": [{"text": "Fixed."}, {"text": "Shortened."}]}"#);
+    project.write("answers.json", br#"{"ask": ["shorter, please", "K"]}"#);
+    let script = r#"chmod +x bin/cargo && PATH="$PWD/bin:$PATH" exec "$0" "$@""#;
+    let mut tour = project.program("sh");
+    tour.args(["-c", script, env!("CARGO_BIN_EXE_fabro"), "run", "fix.fabro"]);
+    tour.args(["--model-script", "model.json", "--answers", "answers.json"]);
+    let shown = project.shown(&tour.output().unwrap());
+    assert!(shown.starts_with("exit 0\n"), "{shown}");
+    let prompt = |stage: &str| {
+        let stage = project.json(&["inspect", "latest", stage, "--json"]);
+        stage["prompt"].as_str().unwrap().lines().last().unwrap().to_owned()
+    };
+    assert_eq!(prompt("fix@1"), "Make the tests pass. A reviewer adds: nothing");
+    assert_eq!(prompt("fix@2"), "Make the tests pass. A reviewer adds: shorter, please");
 }
