@@ -19,13 +19,25 @@ impl Driver {
         if let Some(running) = self.running.get(&key) {
             running.activity.notify_one();
         }
-        if let Some(Note { body: EventBody::GateAnswered { source, label, text, .. }, .. }) =
-            notes.first()
+        if let Some(Note {
+            body: EventBody::GateAnswered { source, label, text, by, .. }, ..
+        }) = notes.first()
         {
-            let choice = text.clone().unwrap_or_else(|| label.clone());
-            let Some(id) =
-                self.claim(&key, consumed.first().copied(), choice, source.clone()).await?
-            else {
+            let claimed = match consumed.first() {
+                Some(received) => Some(*received),
+                None => {
+                    let answer = Message::Answer {
+                        node: key.node.to_string(),
+                        visit: key.visit,
+                        branch: (!key.branch.is_empty()).then(|| key.branch.to_string()),
+                        choice: text.clone().unwrap_or_else(|| label.clone()),
+                        source: source.clone(),
+                        by: by.clone(),
+                    };
+                    self.claim(&answer).await?
+                }
+            };
+            let Some(id) = claimed else {
                 // The handler may have given up waiting.
                 let _ = done.send(Err(ReportError::AlreadyAnswered));
                 self.mark = None;
@@ -40,25 +52,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Every answer goes through the inbox, which accepts one for a gate: it decides the race.
-    async fn claim(
-        &mut self,
-        key: &Key,
-        received: Option<InboxId>,
-        choice: String,
-        source: String,
-    ) -> Result<Option<InboxId>, StoreError> {
-        if received.is_some() {
-            return Ok(received);
-        }
-        let message = Message::Answer {
-            node: key.node.to_string(),
-            visit: key.visit,
-            branch: (!key.branch.is_empty()).then(|| key.branch.to_string()),
-            choice,
-            source,
-        };
-        let post = self.world.store.post(self.machine.state().run_id, &message);
+    /// Every answer goes through the inbox, which accepts one for a gate: it decides the race. `None`: another answer
+    /// has won.
+    async fn claim(&mut self, message: &Message) -> Result<Option<InboxId>, StoreError> {
+        let post = self.world.store.post(self.machine.state().run_id, message);
         match self.in_flight.during(post).await {
             Ok(id) => Ok(Some(id)),
             Err(StoreError::AlreadyAnswered { .. }) => Ok(None),

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use fabro_types::{
@@ -202,8 +203,11 @@ pub enum EventBody {
         /// The free text, when there was some.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
-        /// `terminal`, `answers`, `inbox`, `auto`, ….
+        /// `terminal`, `answers`, `cli`, `http`, `page`, `mcp`, `auto`, `timeout`, ….
         source: String,
+        /// Who answered; absent after a timeout and in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<AnsweredBy>,
     },
     /// A context update was not allowed.
     #[serde(rename = "context.refused")]
@@ -723,6 +727,29 @@ pub enum QuestionType {
     MultiSelect,
     /// Free text.
     Freeform,
+}
+
+/// Who answered a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnsweredBy {
+    /// The name of a server's token, of the user that a trusted proxy named, or of the operating
+    /// system's user.
+    pub name: String,
+    /// How the answer was given: `terminal`, `answers`, `cli`, `http`, `page`, `mcp`, `auto`, ….
+    pub channel: String,
+}
+
+impl AnsweredBy {
+    /// This name, by this channel.
+    pub fn new(name: impl Into<String>, channel: impl Into<String>) -> Self {
+        Self { name: name.into(), channel: channel.into() }
+    }
+}
+
+impl fmt::Display for AnsweredBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.channel)
+    }
 }
 
 /// One way out of a gate.

@@ -27,10 +27,10 @@ pub mod stage_name;
 use std::sync::Arc;
 
 pub use body::{
-    BranchWorktrees, CapturedArtifact, CompletedCompaction, CompletedStage, CompletedTool,
-    CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose,
-    PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult, StageFailure,
-    WindowUse,
+    AnsweredBy, BranchWorktrees, CapturedArtifact, CompletedCompaction, CompletedStage,
+    CompletedTool, CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given,
+    MessagePurpose, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
+    StageFailure, WindowUse,
 };
 pub use edge_choice::{Candidate, EdgeChoice, Tier};
 use fabro_types::RunId;

@@ -127,6 +127,7 @@ async fn run(
         defaults: ModelDefaults::default(),
         agents: Agents { toolbox: Arc::new(OneTool), ..Agents::default() },
         interviewer: Arc::new(AutoApprove),
+        user: "demo".to_owned(),
         children: Arc::new(NoChildren),
         sink: Arc::clone(&sink),
         artifacts: None,

@@ -10,7 +10,7 @@ use fabro_engine::{
     Context, EdgeSpec, Handler, InboxId, Message, Reading, RecordedAnswer, ReportError, Stage,
     StageEnd, keys,
 };
-use fabro_events::{EventBody, GateOption, PauseReason, QuestionType};
+use fabro_events::{AnsweredBy, EventBody, GateOption, PauseReason, QuestionType};
 use fabro_gate::{
     AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, default_option, options,
 };
@@ -23,14 +23,21 @@ use crate::common::{canceled, text_of, warn};
 /// Asks people.
 pub struct HumanHandler {
     interviewer: Arc<dyn Interviewer>,
+    user: String,
     redactor: Redactor,
 }
 
 impl HumanHandler {
     /// Questions go to `interviewer`, and to any process that answers through the run's inbox; free
-    /// text is redacted before it is recorded.
-    pub fn new(interviewer: Arc<dyn Interviewer>, redactor: Redactor) -> Self {
-        Self { interviewer, redactor }
+    /// text is redacted before it is recorded. `user` is who answers the interviewer.
+    pub fn new(interviewer: Arc<dyn Interviewer>, user: String, redactor: Redactor) -> Self {
+        Self { interviewer, user, redactor }
+    }
+
+    /// An answer of the interviewer.
+    fn answered(&self, text: String, source: &str) -> ReceivedAnswer {
+        let by = AnsweredBy::new(&self.user, source);
+        ReceivedAnswer { text, source: source.to_owned(), by: Some(by), inbox_id: None }
     }
 
     /// What a text means here, without the secrets in it.
@@ -52,6 +59,7 @@ impl HumanHandler {
 struct ReceivedAnswer {
     text: String,
     source: String,
+    by: Option<AnsweredBy>,
     inbox_id: Option<InboxId>,
 }
 
@@ -100,7 +108,7 @@ impl Handler for HumanHandler {
                     let Some(chosen) = gate.by_default(limit) else {
                         return gate.timed_out(limit).into();
                     };
-                    if let Some(end) = settle(&stage, chosen, "timeout".to_owned(), None).await {
+                    if let Some(end) = settle(&stage, chosen.event("timeout".to_owned(), None), chosen, None).await {
                         return end;
                     }
                     ask = false;
@@ -111,9 +119,7 @@ impl Handler for HumanHandler {
                         warn(&stage.reporter, "gate", error.to_string()).await;
                     }
                     match reply {
-                        Ok(Reply::Answer { text, source }) => {
-                            ReceivedAnswer { text, source: source.to_owned(), inbox_id: None }
-                        }
+                        Ok(Reply::Answer { text, source }) => self.answered(text, source),
                         // No person is here, but there is time for an answer from elsewhere.
                         Ok(Reply::Unavailable) | Err(AskError::Terminal { .. })
                             if limit.is_some() =>
@@ -130,7 +136,7 @@ impl Handler for HumanHandler {
                     }
                 }
             };
-            let ReceivedAnswer { text, source, inbox_id } = received;
+            let ReceivedAnswer { text, source, by, inbox_id } = received;
             let answer = match self.read(&gate, &text) {
                 Ok(answer) => answer,
                 Err(no_match) => {
@@ -150,7 +156,8 @@ impl Handler for HumanHandler {
                     }
                 }
             };
-            match settle(&stage, gate.chosen(&answer), source, inbox_id).await {
+            let chosen = gate.chosen(&answer);
+            match settle(&stage, chosen.event(source, by), chosen, inbox_id).await {
                 Some(end) => return end,
                 None => ask = false,
             }
@@ -165,11 +172,11 @@ const MAX_INVALID: u32 = 100;
 /// Records what was chosen; `None` when another answer won the race, which the mailbox brings.
 async fn settle(
     stage: &Stage,
+    answered: EventBody,
     chosen: GateChoice,
-    source: String,
     inbox_id: Option<InboxId>,
 ) -> Option<StageEnd> {
-    let answer = vec![chosen.event(source).into()];
+    let answer = vec![answered.into()];
     match stage.reporter.record(answer, Vec::new(), inbox_id.into_iter().collect()).await {
         Ok(()) => Some(chosen.outcome(&stage.context).into()),
         Err(ReportError::AlreadyAnswered) => None,
@@ -192,8 +199,8 @@ async fn next_answer(stage: &mut Stage) -> Option<ReceivedAnswer> {
 
 fn received((id, message): (InboxId, Message)) -> Option<ReceivedAnswer> {
     match message {
-        Message::Answer { choice, source, .. } => {
-            Some(ReceivedAnswer { text: choice, source, inbox_id: Some(id) })
+        Message::Answer { choice, source, by, .. } => {
+            Some(ReceivedAnswer { text: choice, source, by, inbox_id: Some(id) })
         }
         _ => None,
     }
@@ -463,12 +470,13 @@ fn failed_clauses(condition: &str, clauses: &[ClauseResult]) -> String {
 
 impl GateChoice {
     /// The event of answering.
-    pub fn event(&self, source: String) -> EventBody {
+    pub fn event(&self, source: String, by: Option<AnsweredBy>) -> EventBody {
         EventBody::GateAnswered {
             selected: self.key.clone(),
             label: self.label.clone(),
             text: self.text.clone(),
             source,
+            by,
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Services {
     pub agents: Agents,
     /// Answers gates.
     pub interviewer: Arc<dyn Interviewer>,
+    /// The name recorded with the interviewer's answers: the user of the operating system.
+    pub user: String,
     /// Loads sub-workflows.
     pub children: Arc<dyn ChildWorkflows>,
     /// Receives the events of sub-workflows.
@@ -93,7 +95,7 @@ impl Registry {
                 ),
                 fan_in: FanInHandler::new(Arc::clone(&llm)),
                 llm,
-                human: HumanHandler::new(services.interviewer, redactor),
+                human: HumanHandler::new(services.interviewer, services.user, redactor),
                 wait,
                 tree,
                 artifacts,

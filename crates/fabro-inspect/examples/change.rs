@@ -69,6 +69,7 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
         defaults: ModelDefaults::default(),
         agents: Agents::default(),
         interviewer: Arc::new(AutoApprove),
+        user: "demo".to_owned(),
         children: Arc::new(BundledChildren),
         sink: Arc::new(|_: &Event| {}),
         artifacts: None,

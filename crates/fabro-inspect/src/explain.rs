@@ -2,8 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_engine::checkpoint;
-use fabro_events::{Candidate, EdgeChoice, Event, EventBody, Tier};
-use fabro_types::{ClauseResult, Failure, Weight, one_line, strip_accelerator};
+use fabro_events::{AnsweredBy, Candidate, EdgeChoice, Event, EventBody, Tier};
+use fabro_types::{ClauseResult, Failure, Weight, one_line, strip_accelerator, took};
 use serde::Serialize;
 
 use crate::at::{StageKey, end_of, find_left, is_any_visit};
@@ -70,11 +70,25 @@ pub struct GateAnswered {
     pub text: Option<String>,
     /// `terminal`, `answers`, `cli`, `timeout`, `auto`, ….
     pub source: String,
+    /// Who answered; left out after a timeout and in older logs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<AnsweredBy>,
+    /// How long the question had been open, in milliseconds; left out where nobody answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_ms: Option<u64>,
 }
 
 impl fmt::Display for GateAnswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.source.as_str() {
+            _ if let Some(by) = &self.by => {
+                write!(
+                    f,
+                    "answered by {} after {}: ",
+                    one_line(&by.to_string(), 100),
+                    took(self.after_ms.unwrap_or_default())
+                )?;
+            }
             "terminal" => f.write_str("a person answered at the terminal: ")?,
             "answers" => f.write_str("answered by the file of answers: ")?,
             "cli" => f.write_str("a person answered with `fabro answer`: ")?,
@@ -184,8 +198,15 @@ pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, R
         _ => None,
     });
     let answer = events.iter().rev().find_map(|event| match &event.entry.body {
-        EventBody::GateAnswered { selected, label, text, source } if key.is(event) => {
+        EventBody::GateAnswered { selected, label, text, source, by } if key.is(event) => {
+            let asked =
+                |it: &&&Event| key.is(it) && matches!(it.entry.body, EventBody::GateAsked { .. });
+            let asked_ms = events.iter().find(asked).map_or(event.ts_ms, |asked| asked.ts_ms);
             Some(GateAnswered {
+                by: by.clone(),
+                after_ms: by.as_ref().map(|_| {
+                    u64::try_from(event.ts_ms.saturating_sub(asked_ms)).unwrap_or_default()
+                }),
                 selected: selected.clone(),
                 label: label.clone(),
                 text: text.clone(),

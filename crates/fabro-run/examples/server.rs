@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use fabro_events::Event;
-use fabro_run::{DriveResult, LoadedWorkflow, Run, RunServices, RunSpec, answer};
+use fabro_run::{AnsweredBy, DriveResult, LoadedWorkflow, Run, RunServices, RunSpec, answer};
 use fabro_store::SqliteStore;
 
 const WORKFLOW: &str = r#"digraph release {
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for gate in &gates {
         writeln!(std::io::stdout(), "{} {}", gate.node, gate.question)?;
     }
-    answer(&*store, id, None, "y", "http", None).await?;
+    answer(&*store, id, None, "y", AnsweredBy::new("ann", "http"), None).await?;
     let run = Run::open(store, &runs_dir, id).await?;
     writeln!(std::io::stdout(), "{:?}", run.drive(services()).await?)?;
     Ok(())

@@ -301,6 +301,7 @@ mod tests {
                 label: "Yes".into(),
                 text: None,
                 source: source.into(),
+                by: None,
             };
             let entry = Entry { node_id: Some(node.into()), visit: Some(1), ..Entry::new(body) };
             Event { run_id: RunId::from_parts(0, 1), seq, ts_ms: 0, entry }

@@ -6,7 +6,7 @@ use crate::Bundle;
 use crate::worktree::fork_worktree;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
-use fabro_events::{Entry, Event, EventBody, Note};
+use fabro_events::{AnsweredBy, Entry, Event, EventBody, Note};
 use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
 use fabro_handlers::offload_notes;
@@ -56,7 +56,7 @@ pub async fn answer(
     run: RunId,
     gate: Option<&str>,
     choice: &str,
-    source: &str,
+    by: AnsweredBy,
     at: Option<u64>,
 ) -> Result<Gate, RunError> {
     check_at(store, run, at).await?;
@@ -91,7 +91,8 @@ pub async fn answer(
         visit: gate.visit,
         branch: gate.branch.as_deref().map(str::to_owned),
         choice: choice.to_owned(),
-        source: source.to_owned(),
+        source: by.channel.clone(),
+        by: Some(by),
     };
     store.post_at(gate.run, &message, at.map(|seq| RunAt { run, seq })).await?;
     gate.pending_answer = Some(choice.to_owned());
@@ -119,7 +120,8 @@ fn earlier_answer(events: &[Event], name: Option<&str>) -> Option<RunError> {
     };
     let effective = checkpoint::effective(events);
     effective.into_iter().rev().filter(is_wanted).find_map(|event| {
-        let EventBody::GateAnswered { selected, label, text, source } = &event.entry.body else {
+        let EventBody::GateAnswered { selected, label, text, source, by } = &event.entry.body
+        else {
             return None;
         };
         let gate = event.entry.node_id.as_deref().unwrap_or_default();
@@ -130,7 +132,7 @@ fn earlier_answer(events: &[Event], name: Option<&str>) -> Option<RunError> {
         Some(RunError::GateAnswered {
             gate: format!("{gate}@{}", event.entry.visit.unwrap_or(1)),
             answer,
-            by: source.clone(),
+            by: by.as_ref().map_or_else(|| source.clone(), ToString::to_string),
         })
     })
 }

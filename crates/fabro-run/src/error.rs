@@ -142,7 +142,7 @@ pub enum RunError {
         gate: String,
         /// What was chosen, or the text.
         answer: String,
-        /// Where the answer came from: `terminal`, `timeout`, ….
+        /// Who answered and how, or only how: `timeout`.
         by: String,
     },
     /// The gate has timed out.

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use fabro_run::{DriveResult, LoadedWorkflow, Run, RunServices, RunSpec};
+//! use fabro_run::{AnsweredBy, DriveResult, LoadedWorkflow, Run, RunServices, RunSpec};
 //! use fabro_store::SqliteStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -47,7 +47,7 @@
 //! let paused = run.drive(RunServices::default()).await?;
 //! assert!(matches!(paused, DriveResult::Paused { .. }));
 //!
-//! answer(&*store, id, None, "y", "http", None).await?;
+//! answer(&*store, id, None, "y", AnsweredBy::new("ann", "http"), None).await?;
 //! let run = Run::open(store, &runs_dir, id).await?;
 //! assert_eq!(run.drive(RunServices::default()).await?, DriveResult::Succeeded);
 //! # Ok(())
@@ -117,6 +117,8 @@ pub mod mcp_login {
     pub use fabro_tools::mcp::{Login, LoginError, LoginRequest, is_logged_in, log_out};
 }
 
+pub use fabro_events::AnsweredBy;
+
 pub use actions::{
     BackgroundOptions, StartedRun, cancel_here, driver_command, fork_here, resume_in_background,
     start_in_background,
@@ -139,7 +141,7 @@ pub use resume_options::{RefreshedModels, ResumeOptions};
 pub use run::{DriveResult, Run};
 pub use run_file::{check_inputs, check_run_file};
 pub use run_id::{RUN_ID_VARIABLE, new_run_id};
-pub use run_services::{RunServices, SystemClock, now_ms};
+pub use run_services::{RunServices, SystemClock, now_ms, os_user};
 pub use sandbox::{remove_run_sandbox, sandbox_command};
 pub use sandbox_check::{SandboxFindings, check_sandbox};
 pub use services::ServiceBuilder;

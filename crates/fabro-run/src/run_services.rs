@@ -7,12 +7,35 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use fabro_engine::Clock;
 use fabro_events::EventSink;
 use fabro_gate::{Interviewer, Unavailable};
+use rustix::process::getuid;
 use tokio_util::sync::CancellationToken;
 
 /// Milliseconds since 1970 by the system's clock.
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The name of the user of the operating system that this process runs as: by `/etc/passwd`, else as `LOGNAME` or
+/// `USER` say, else `uid N`.
+pub fn os_user() -> String {
+    let uid = getuid().as_raw();
+    let listed = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    user_name(&listed, uid)
+        // Users of a directory service are not in the file.
+        .or_else(|| ["LOGNAME", "USER"].into_iter().find_map(|name| std::env::var(name).ok()))
+        .filter(|name| !name.trim().is_empty())
+        .unwrap_or_else(|| format!("uid {uid}"))
+}
+
+/// The name of a user in the text of a file like `/etc/passwd`.
+fn user_name(passwd: &str, uid: u32) -> Option<String> {
+    let user = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
+    });
+    user.map(str::to_owned)
 }
 
 /// The system's clock.
@@ -44,6 +67,8 @@ pub struct RunServices {
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// Answers gates that have no prepared answer.
     pub interviewer: Arc<dyn Interviewer>,
+    /// Who answers at the interviewer, as it is recorded: [`os_user`].
+    pub user: String,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Cancel it to interrupt the run; it can be resumed.
@@ -62,10 +87,25 @@ impl Default for RunServices {
             sink: Arc::new(Vec::new()),
             warn: Arc::new(|_| ()),
             interviewer: Arc::new(Unavailable),
+            user: os_user(),
             clock: Arc::new(SystemClock::default()),
             interrupt: CancellationToken::new(),
             logins: None,
             program: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_the_name_of_their_number() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\n\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        assert_eq!(user_name(passwd, 1000).as_deref(), Some("ann"));
+        assert_eq!(user_name(passwd, 0).as_deref(), Some("root"));
+        assert_eq!(user_name(passwd, 1), None);
     }
 }

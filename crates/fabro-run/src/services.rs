@@ -132,6 +132,7 @@ impl<'s> ServiceBuilder<'s> {
             defaults: settings.model_defaults(),
             agents,
             interviewer: self.interviewer(used, Arc::clone(&services.interviewer))?,
+            user: services.user.clone(),
             children: Arc::new(BundledChildren),
             artifacts: Some(artifact_rules(&settings.artifacts)?),
             sink,

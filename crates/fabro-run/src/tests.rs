@@ -123,9 +123,9 @@ async fn answered_by_another_clock(behind_ms: i64, is_paused: bool) -> Result<Ga
     if is_paused {
         interrupt.cancel();
         assert_eq!(driver.await.unwrap().unwrap(), DriveResult::Interrupted);
-        return answer(&*store, id, None, "1", "cli", None).await;
+        return answer(&*store, id, None, "1", AnsweredBy::new("ann", "cli"), None).await;
     }
-    let answered = answer(&*store, id, None, "1", "cli", None).await;
+    let answered = answer(&*store, id, None, "1", AnsweredBy::new("ann", "cli"), None).await;
     assert_eq!(driver.await.unwrap().unwrap(), DriveResult::Succeeded);
     answered
 }
@@ -164,6 +164,7 @@ async fn answers_after_a_crash(source: &str) -> String {
         branch: None,
         choice: "A".to_owned(),
         source: "answers".to_owned(),
+        by: None,
     };
     store.post(gates[0].run, &claimed).await.unwrap();
     let run = Run::open(store.clone(), &dir.path().join("runs"), id).await.unwrap();

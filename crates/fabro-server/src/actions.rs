@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fabro_events::{Event, EventBody};
+use fabro_events::{AnsweredBy, Event, EventBody};
 use fabro_inspect::{PsRow, read_back};
 use fabro_run::{
     BackgroundOptions, Cancellation, Gate, Overrides, RefreshedModels, RunSpec, StartedRun,
@@ -467,17 +467,17 @@ impl Actions {
         Ok(Some(self.resume(id, &Resume::default(), None).await?))
     }
 
-    /// Answers a gate. `source` says where the answer comes from.
+    /// Answers a gate.
     pub(crate) async fn answer(
         &self,
         run: RunId,
         answer: &Answer,
-        source: &str,
+        by: AnsweredBy,
         at: ExpectedSeq,
     ) -> Result<Done, Problem> {
         let Answer { gate, choice } = answer;
         let store = &*self.store;
-        let gate = fabro_run::answer(store, run, gate.as_deref(), choice, source, at).await?;
+        let gate = fabro_run::answer(store, run, gate.as_deref(), choice, by, at).await?;
         let answered = Some(format!("{}@{}", gate.node, gate.visit));
         Ok(Done { id: run, answered, sent_to: None, driven: self.is_driven(run).await? })
     }

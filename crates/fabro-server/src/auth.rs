@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use fabro_events::AnsweredBy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -132,6 +133,19 @@ pub(crate) struct Caller {
     pub(crate) role: Role,
     /// By a cookie, which a browser sends also where another page made it.
     pub(crate) by_cookie: bool,
+}
+
+impl Caller {
+    /// The name that is recorded with what it does: that of its token.
+    pub(crate) fn name(&self) -> &str {
+        self.role.as_str()
+    }
+
+    /// How its answers are recorded.
+    pub(crate) fn answered_by(&self) -> AnsweredBy {
+        let channel = if self.by_cookie { "page" } else { "http" };
+        AnsweredBy::new(self.name(), channel)
+    }
 }
 
 /// Refuses a page to who may not do what it offers.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use fabro_engine::{Cursor, RunState};
-use fabro_events::{CreatedRun, Event, EventBody};
+use fabro_events::{AnsweredBy, CreatedRun, Event, EventBody};
 use fabro_graph::Workflow;
 use fabro_inspect::{
     Activity, ArtifactFold, ArtifactRow, CostReport, CostSum, EdgeTaken, Inspect, ReportError,
@@ -197,6 +197,7 @@ pub(crate) struct OpenGate {
 pub(crate) struct GivenAnswer {
     pub(crate) choice: String,
     pub(crate) source: String,
+    pub(crate) by: Option<AnsweredBy>,
 }
 
 /// A run's own gates, for the list of all runs.
@@ -525,12 +526,12 @@ fn rewind(event: &Event) -> Option<(u64, u64)> {
 /// The answer that a message gives to a gate.
 pub(crate) fn given(message: &Message, of: &Gate) -> Option<GivenAnswer> {
     match message {
-        Message::Answer { node, visit, branch, choice, source }
+        Message::Answer { node, visit, branch, choice, source, by }
             if *node == *of.node
                 && *visit == of.visit
                 && branch.as_deref() == of.branch.as_deref() =>
         {
-            Some(GivenAnswer { choice: choice.clone(), source: source.clone() })
+            Some(GivenAnswer { choice: choice.clone(), source: source.clone(), by: by.clone() })
         }
         _ => None,
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fabro_events::AnsweredBy;
+use fabro_run::os_user;
 use fabro_store::SqliteStore;
 use fabro_types::RunId;
 use rmcp::model::{
@@ -52,7 +54,7 @@ pub async fn serve_mcp(
         impl AsyncWrite + Send + Unpin + 'static,
     ),
 ) -> Result<(), McpError> {
-    let tools = Tools { actions: Actions::new(store, config), role, run };
+    let tools = Tools { actions: Actions::new(store, config), role, run, user: os_user() };
     let service = tools.serve((input, output)).await.map_err(McpError::of)?;
     service.waiting().await.map_err(McpError::of)?;
     Ok(())
@@ -64,6 +66,8 @@ pub(crate) struct Tools {
     pub(crate) role: Role,
     /// The run that tools mean when none is named; absent for the latest.
     pub(crate) run: Option<String>,
+    /// Who the client is, as it is recorded with answers.
+    pub(crate) user: String,
 }
 
 /// Which tool it is.
@@ -261,7 +265,10 @@ impl Tools {
         };
         let run = actions.find(&named).await?;
         match kind {
-            Kind::AnswerGate => to_value(&actions.answer(run, &parse(inputs)?, "mcp", None).await?),
+            Kind::AnswerGate => {
+                let by = AnsweredBy::new(&self.user, "mcp");
+                to_value(&actions.answer(run, &parse(inputs)?, by, None).await?)
+            }
             Kind::SteerRun => to_value(&actions.steer(run, &parse(inputs)?, None).await?),
             Kind::CancelRun => {
                 to_value(&actions.cancel(run, &parse::<Cancel>(inputs)?, None).await?)

@@ -72,7 +72,8 @@ async fn answer(
     let peer =
         InitializeRequestParams::new(ClientCapabilities::default(), Implementation::default())
             .with_protocol_version(version);
-    let tools = Tools { actions: app.actions.clone(), role: caller.role, run: None };
+    let actions = app.actions.clone();
+    let tools = Tools { actions, role: caller.role, run: None, user: caller.name().to_owned() };
     let message = ClientJsonRpcMessage::Request(request);
     let (transport, mut answers) = OneshotTransport::<RoleServer>::new(message);
     // Dropped, and so canceled, when the client has gone.

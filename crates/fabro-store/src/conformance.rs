@@ -539,6 +539,7 @@ pub(crate) fn answer(branch: Option<&str>, choice: &str) -> Message {
         branch: branch.map(str::to_owned),
         choice: choice.into(),
         source: "test".into(),
+        by: None,
     }
 }
 

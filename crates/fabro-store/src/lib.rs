@@ -51,7 +51,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 pub use error::{StoreError, StoreWarning};
 use fabro_blob::BlobStore;
-use fabro_events::Event;
+use fabro_events::{AnsweredBy, Event};
 use fabro_types::{BlobRef, RunId};
 pub use lease::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, LeaseTime, Leases};
 pub use leased::LeasedStore;
@@ -263,6 +263,9 @@ pub enum Message {
         choice: String,
         /// Where the answer comes from: `cli`, `http`, ….
         source: String,
+        /// Who answered; absent in messages of older versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<AnsweredBy>,
     },
     /// The run is to end.
     Cancel {

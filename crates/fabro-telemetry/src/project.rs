@@ -250,11 +250,14 @@ impl<'a> RunSpans<'a> {
                 self.fan_outs.extend(ids);
             }
             EventBody::GateAsked { .. } => self.moment(&stage, "gate.asked", Vec::new()),
-            EventBody::GateAnswered { label, source, .. } => {
-                let attributes = vec![
+            EventBody::GateAnswered { label, source, by, .. } => {
+                let mut attributes = vec![
                     Attribute::new("label", label.as_str()),
                     Attribute::new("source", source.as_str()),
                 ];
+                if let Some(by) = by {
+                    attributes.push(Attribute::new("by", by.name.as_str()));
+                }
                 self.moment(&stage, "gate.answered", attributes);
             }
             _ => self.add_to_session(event, &stage),

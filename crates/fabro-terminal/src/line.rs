@@ -145,9 +145,11 @@ fn stage_line(event: &Event, name: &str) -> Option<(Mark, String)> {
             (Mark::Note, format!("restarts at {to} with a new context"))
         }
         EventBody::GateAsked { .. } => (Mark::Ask, asked(name, &event.entry.body, event.ts_ms)?),
-        EventBody::GateAnswered { label, text, source, .. } => {
-            let answer = text.as_deref().unwrap_or(label);
-            (Mark::Note, format!("{name} was answered: {} ({source})", one_line(answer, QUOTED)))
+        EventBody::GateAnswered { label, text, source, by, .. } => {
+            let answer = one_line(text.as_deref().unwrap_or(label), QUOTED);
+            let by = by.as_ref().map(|by| format!(" by {}", one_line(&by.name, QUOTED)));
+            let by = by.unwrap_or_default();
+            (Mark::Note, format!("{name} was answered{by}: {answer} ({source})"))
         }
         _ => return None,
     })

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fabro_engine::{Input, checkpoint};
-use fabro_events::{Event, EventBody, GateOption, QuestionType};
+use fabro_events::{AnsweredBy, Event, EventBody, GateOption, QuestionType};
 use fabro_types::{Outcome, RunId};
 use serde_json::json;
 
@@ -226,6 +226,7 @@ fn a_gate_is_told() {
         label: "Yes".into(),
         text: None,
         source: "cli".into(),
+        by: Some(AnsweredBy::new("ann", "cli")),
     };
     bench.input(Input::Note { branch, notes: vec![answered.into()], blobs: Vec::new() });
     bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
@@ -234,7 +235,7 @@ fn a_gate_is_told() {
     gate asks: Ship? [Y] Yes [N] No
     run paused: waiting for an answer to gate; `fabro answer RUN GATE CHOICE`
     run resumed
-    gate was answered: Yes (cli)
+    gate was answered by ann: Yes (cli)
     gate succeeded 1.2s None -> Some("exit") (`[Y] Yes` was chosen)
     run succeeded
     "#);

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use clap_complete::ArgValueCandidates;
-use fabro_events::GateOption;
+use fabro_events::{AnsweredBy, GateOption};
 use fabro_gate::{GateAnswer, match_answer};
-use fabro_run::{Gate, RunError, gate_names, open_gates_of_family};
+use fabro_run::{Gate, RunError, gate_names, open_gates_of_family, os_user};
 use fabro_store::{SqliteStore, StoreError};
 use fabro_terminal::clean;
 use fabro_types::{RunId, one_line};
@@ -54,7 +54,8 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
         [choice] => (None, choice),
         _ => return Err(unanswered(&store, run, global).await?),
     };
-    let gate = fabro_run::answer(&store, run, name, choice, "cli", None).await?;
+    let by = AnsweredBy::new(os_user(), "cli");
+    let gate = fabro_run::answer(&store, run, name, choice, by, None).await?;
     let hint = resume_hint(&store, run, global).await?;
     output::text(&format!("answered {}{}\n{hint}", gate.node, meaning(&gate)))?;
     Ok(Exit::SUCCEEDED)

@@ -591,3 +591,27 @@ fn an_option_is_chosen_by_its_own_words() {
     let scene = scene.answers(r#"{"ask": ["Use hunter2-hunter2"]}"#);
     assert!(scene.story().contains("002 ask@1 succeeded -> plan"));
 }
+
+#[test]
+fn who_answered_is_recorded() {
+    let answered_by = |scene: &Scene| {
+        scene.drive().unwrap();
+        let events = scene.events();
+        let mut answers = events.iter().filter_map(|event| match &event.entry.body {
+            EventBody::GateAnswered { by, .. } => Some(by.clone()),
+            _ => None,
+        });
+        answers.next().unwrap().map(|by| by.to_string())
+    };
+    let scene = || Scene::new(PLAIN).prints(&[("run", "")]);
+    let prepared = scene().answers(r#"{"ask": ["A"]}"#);
+    assert_eq!(answered_by(&prepared).as_deref(), Some("ann (answers)"));
+    let sent = scene();
+    sent.drive().unwrap();
+    let mut message = answer("ask", "A");
+    if let fabro_store::Message::Answer { by, .. } = &mut message {
+        *by = Some(fabro_events::AnsweredBy::new("bob", "page"));
+    }
+    now(sent.store.post(sent.run_id(), &message)).unwrap();
+    assert_eq!(answered_by(&sent).as_deref(), Some("bob (page)"));
+}

@@ -324,6 +324,7 @@ impl Scene {
             defaults: self.defaults.clone(),
             agents: self.agents.clone(),
             interviewer: self.interviewer(dry_run),
+            user: "ann".to_owned(),
             children: Arc::new(Children),
             sink: Arc::clone(&sink),
             artifacts: self.artifacts.clone(),
@@ -542,6 +543,7 @@ pub(super) fn answer(node: &str, choice: &str) -> fabro_store::Message {
         branch: None,
         choice: choice.into(),
         source: "inbox".into(),
+        by: None,
     }
 }
 

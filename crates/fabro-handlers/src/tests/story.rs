@@ -42,7 +42,7 @@ pub(super) fn story(events: &[Event]) -> String {
                 let more = if *freeform { " or text" } else { "" };
                 format!("{node} asks {question:?}: {}{more}", keys.join(", "))
             }
-            EventBody::GateAnswered { selected, label, text, source } => {
+            EventBody::GateAnswered { selected, label, text, source, .. } => {
                 format!("{node} is told {selected} {label:?} {text:?} by {source}")
             }
             EventBody::ContextRefused { key, reason } => format!("{node} refused {key}: {reason}"),

@@ -9,7 +9,7 @@ use fabro_engine::{
     Batch, Finished, Input, Machine, OutputSpec, Plan, Position, ReadError, Stage, StageEnd,
     read_needs,
 };
-use fabro_events::{Event, EventBody, Note};
+use fabro_events::{AnsweredBy, Event, EventBody, Note};
 use fabro_gate::{GateAnswer, Question};
 use fabro_handlers::{
     AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret,
@@ -195,10 +195,10 @@ impl Player {
         }
         match body {
             EventBody::GateAsked { .. } => return self.ask(key).await,
-            EventBody::GateAnswered { selected, label, text, source } => {
+            EventBody::GateAnswered { selected, label, text, source, by } => {
                 let choice =
                     |question: &Question| same_choice(selected, label, text.as_deref(), question);
-                return self.answer(key, choice, source).await;
+                return self.answer(key, choice, source, by.clone()).await;
             }
             EventBody::ContextRefused { .. } if !self.is_same(key) => return Ok(()),
             EventBody::AgentToolCompleted(_) if event.entry.parent_session_id.is_none() => {
@@ -315,6 +315,7 @@ impl Player {
         key: &Key,
         choice: impl Fn(&Question) -> Option<GateAnswer>,
         source: &str,
+        by: Option<AnsweredBy>,
     ) -> Result<(), ReplayError> {
         let stage = self.stage(key)?;
         if stage.spec().kind != NodeKind::Human {
@@ -327,7 +328,7 @@ impl Player {
             self.stuck(key);
             return Ok(());
         };
-        let body = chosen.event(source.to_owned());
+        let body = chosen.event(source.to_owned(), by);
         self.attempt(key).choice = Some(chosen);
         self.report(key, body).await
     }

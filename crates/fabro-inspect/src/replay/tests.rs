@@ -123,6 +123,7 @@ impl Taped {
                 ..Agents::default()
             },
             interviewer: Arc::new(QueueInterviewer::from_json(&self.answers).unwrap()),
+            user: "ann".to_owned(),
             children: Arc::new(BundledChildren),
             sink: Arc::new(|_: &Event| {}),
             artifacts: None,

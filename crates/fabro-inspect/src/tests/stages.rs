@@ -243,6 +243,7 @@ fn gates_are_open_until_they_are_answered() {
         label: "Yes".into(),
         text: None,
         source: "cli".into(),
+        by: None,
     };
     bench.input(Input::Note { branch, notes: vec![answered.into()], blobs: Vec::new() });
     assert_eq!(open_gates(&bench.events), []);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -12,6 +13,8 @@ use super::input::Body;
 use super::json;
 use crate::actions::{Answer, Cancel, ExpectedSeq, Fork, Resume, Start, Steer};
 use crate::app::App;
+use crate::auth::{Caller, Role};
+use crate::guard::authorized;
 use crate::once;
 use crate::problem::Problem;
 
@@ -35,13 +38,15 @@ pub(super) async fn start(
 
 pub(super) async fn answer(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Option<Caller>>,
     Path(run): Path<String>,
     headers: HeaderMap,
     Body(request): Body<Answer>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
     let at = seen(&headers)?;
-    Ok(json(&app.actions.answer(run, &request, "http", at).await?))
+    let caller = authorized(caller, Role::Answer)?;
+    Ok(json(&app.actions.answer(run, &request, caller.answered_by(), at).await?))
 }
 
 pub(super) async fn steer(

@@ -84,7 +84,7 @@ struct Shown<'a> {
     freeform: bool,
     text_option: Option<&'a GateOption>,
     deadline: Option<String>,
-    answered: Option<(&'a str, &'a str)>,
+    answered: Option<(&'a str, String)>,
     /// How stages before it ended.
     results: String,
     /// The stage before it.
@@ -145,7 +145,10 @@ impl<'a> Shown<'a> {
             freeform: gate.freeform,
             text_option: gate.text_option.as_ref(),
             deadline: gate.deadline_ms.map(timestamp),
-            answered: answered.as_ref().map(|it| (&*it.choice, &*it.source)),
+            answered: answered.as_ref().map(|it| {
+                let by = it.by.as_ref().map_or_else(|| it.source.clone(), ToString::to_string);
+                (&*it.choice, by)
+            }),
             results: String::new(),
             before: None,
             unreadable: None,
