@@ -103,6 +103,7 @@ fn every_template_makes_a_workflow_that_succeeds() {
     let list = project.run(&["init", "--list"]);
     let rows = list.lines().skip(3).take_while(|line| !line.is_empty());
     let templates: Vec<_> = rows.map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
     assert!(list.ends_with("\n\ncreate one here with: fabro init --template NAME\n"), "{list}");
     let hello = "hello".to_owned();
     let mut expected = names();

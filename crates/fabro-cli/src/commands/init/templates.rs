@@ -84,7 +84,7 @@ pub const TEMPLATES: &[Template] = &[
     ),
     example!(
         "data-pipeline",
-        "no model: parallel scripts, a join, a check, a person when needed",
+        "no model: parallel scripts, a join, a check, a gate if needed",
         [
             "README.md",
             "report.py",
