@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
-    explain, explain_attribute, fmt, fork, graph, init, inspect, logs, mcp, model, prune, ps,
-    replay, report, resume, rm, run, sandbox, serve, steer, trace, validate, verify, wait,
+    explain, explain_attribute, fmt, fork, gates, graph, init, inspect, logs, mcp, model, prune,
+    ps, replay, report, resume, rm, run, sandbox, serve, steer, trace, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::{Global, block_on};
@@ -69,6 +69,8 @@ pub enum Command {
     Sandbox(sandbox::SandboxCommand),
     Wait(wait::WaitArgs),
     Answer(answer::AnswerArgs),
+    #[command(visible_alias = "inbox")]
+    Gates(gates::GatesArgs),
     Steer(steer::SteerArgs),
     Cancel(cancel::CancelArgs),
     /// Copy a run up to the end of a stage
@@ -128,6 +130,7 @@ impl Command {
             Self::Sandbox(command) => block_on(sandbox::sandbox(command, global)),
             Self::Wait(args) => block_on(wait::wait(&args, global)),
             Self::Answer(args) => block_on(answer::answer(&args, global)),
+            Self::Gates(args) => block_on(gates::gates(&args, global)),
             Self::Steer(args) => block_on(steer::steer(&args, global)),
             Self::Cancel(args) => block_on(cancel::cancel(&args, global)),
             Self::Fork(args) => block_on(fork::fork(args, global)),

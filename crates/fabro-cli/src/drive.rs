@@ -133,7 +133,7 @@ fn still_waiting(result: &DriveResult, waited: &[String], global: &Global) -> St
     questions(&still, global.paint_stderr())
 }
 
-fn mode(shown: ShownArgs, global: &Global) -> Mode {
+pub(crate) fn mode(shown: ShownArgs, global: &Global) -> Mode {
     match (shown.json, shown.quiet) {
         (true, _) => Mode::Json,
         (_, true) => Mode::Quiet,
@@ -249,11 +249,10 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             text + &waiting_too(run, gates, global)
         }
         DriveResult::Paused { gates, .. } => {
-            let resume = global.command(&format!("resume {run}"));
             let answer = answer_command(run, gates, global);
             let names = gate_names(gates).join(", ");
             let at = if names.is_empty() { names } else { format!(" at {names}") };
-            format!("run {run} is paused{at}. Continue with: {answer} and then {resume}\n")
+            format!("run {run} is paused{at}. Continue with: {answer}\n")
         }
         DriveResult::Interrupted => {
             let resume = global.command(&format!("resume {run}"));

@@ -9,7 +9,7 @@ use fabro_config::ConfigError;
 use fabro_engine::DriveError;
 use fabro_inspect::ReportError;
 use fabro_inspect::dump::DumpError;
-use fabro_run::{GoalError, RunError, SetupError, UNAVAILABLE};
+use fabro_run::{GoalError, NamedGate, RunError, SetupError, UNAVAILABLE};
 use fabro_store::StoreError;
 use fabro_terminal::{clean, diagnostics};
 use fabro_types::{Diagnostic, RunId, Severity, bounded};
@@ -87,11 +87,11 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
             )
         }
         RunError::NoSuchGate { open, .. } => {
-            let open = open.join(", ");
-            usage(message, format!("waiting: {open}; a text of several words stands in quotes"))
+            let open = gate_lines(&open);
+            usage(message, format!("these wait; a text of several words stands in quotes:{open}"))
         }
-        RunError::AmbiguousGate { names } => {
-            usage(message, format!("name one of them before the choice: {}", names.join(", ")))
+        RunError::AmbiguousGate { gates } => {
+            usage(message, format!("name one of them before the choice:{}", gate_lines(&gates)))
         }
         RunError::NoAgent { agents, .. } if agents.is_empty() => {
             usage("the run has no agents", "only agent stages take messages")
@@ -209,6 +209,21 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
     }));
     let settings = error.chain().find_map(|cause| cause.downcast_ref::<SetupError>());
     own.or(named).or(settings.map(|error| error.fix.as_str()))
+}
+
+/// How many gates an error lists.
+const LISTED_GATES: usize = 20;
+
+/// Each of these gates on a line of its own.
+fn gate_lines(gates: &[NamedGate]) -> String {
+    let mut text = String::new();
+    for gate in gates.iter().take(LISTED_GATES) {
+        let _ = write!(text, "\n  {}", clean(&gate.to_string()));
+    }
+    if gates.len() > LISTED_GATES {
+        let _ = write!(text, "\n  … and {} more", gates.len() - LISTED_GATES);
+    }
+    text
 }
 
 /// The exit code of an error.

@@ -26,6 +26,8 @@ pub const COMMAND_EXIT_CODE: &str = "command.exit_code";
 pub const HUMAN_SELECTED: &str = "human.gate.selected";
 /// The label of the option a person chose.
 pub const HUMAN_LABEL: &str = "human.gate.label";
+/// The question that a person was asked, where the gate's label has templates.
+pub const HUMAN_QUESTION: &str = "human.gate.question";
 /// What a person typed.
 pub const HUMAN_TEXT: &str = "human.gate.text";
 /// The result of each branch of the last fan-out.

@@ -120,7 +120,7 @@ pub use fabro_plan::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, ForEachSpec, GraphSpec, HumanSpec,
     InputSpec, Isolation, JoinPolicy, Language, LlmSpec, ManagerSpec, Merge, Mode, NodeBody,
     NodeSpec, OnFailure, OutputSpec, ParallelSpec, Plan, PlanError, RenderError, RetryTargets,
-    TextTemplate, Vars,
+    ShowSpec, TextTemplate, Vars,
 };
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};

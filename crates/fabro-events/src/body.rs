@@ -192,6 +192,12 @@ pub enum EventBody {
         /// When the gate gives up, in milliseconds since 1970.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<i64>,
+        /// The element of a list that it asks about, on one short line.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<String>,
+        /// What the person sees beside the question.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        show: Vec<ShownText>,
     },
     /// A person answered.
     #[serde(rename = "gate.answered")]
@@ -729,6 +735,30 @@ pub enum QuestionType {
     Freeform,
 }
 
+/// A text that a gate shows beside its question, cut at a bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownText {
+    /// The stage that made it, as `[BRANCH/]NODE@VISIT`; absent for a value of the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// The context key; absent for a text of the gate's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its beginning.
+    pub text: String,
+    /// How many characters at its end are left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: usize,
+    /// The whole, where something is left out and it is stored as a blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<BlobRef>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// Who answered a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnsweredBy {
@@ -743,6 +773,11 @@ impl AnsweredBy {
     /// This name, by this channel.
     pub fn new(name: impl Into<String>, channel: impl Into<String>) -> Self {
         Self { name: name.into(), channel: channel.into() }
+    }
+
+    /// Whether a person gave the answer, and not a file or a setting.
+    pub fn is_person(&self) -> bool {
+        !matches!(self.channel.as_str(), "answers" | "auto")
     }
 }
 

@@ -30,7 +30,7 @@ pub use body::{
     AnsweredBy, BranchWorktrees, CapturedArtifact, CompletedCompaction, CompletedStage,
     CompletedTool, CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given,
     MessagePurpose, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
-    StageFailure, WindowUse,
+    ShownText, StageFailure, WindowUse,
 };
 pub use edge_choice::{Candidate, EdgeChoice, Tier};
 use fabro_types::RunId;

@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use fabro_events::{GateOption, QuestionType, default_option};
+use fabro_events::{GateOption, QuestionType, ShownText, default_option};
+use fabro_types::RunId;
 
 use crate::{GateAnswer, NoMatch, match_answer};
 
@@ -45,8 +46,14 @@ pub struct Question {
     pub branch: Option<Arc<str>>,
     /// The question itself.
     pub text: String,
-    /// Text to show before the question.
-    pub preview: Option<String>,
+    /// The element of a list that it asks about.
+    pub item: Option<String>,
+    /// The failures before it.
+    pub failures: Vec<String>,
+    /// What is shown beside the question.
+    pub show: Vec<ShownText>,
+    /// Its run, in which the whole of what is shown can be read.
+    pub run: Option<RunId>,
     /// How it is asked.
     pub question_type: QuestionType,
     /// The options, in the order of the edges, without the freeform edge.

@@ -55,10 +55,13 @@ pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) {
 /// The texts of an imported node read the keys of its file under their new names.
 fn rename(attrs: &mut Attrs, renamed: &Renamed) {
     let is_template = |name: &str| {
-        matches!(name, "prompt" | "script" | "label" | "for_each") || schema::is_keyed(name)
+        matches!(name, "prompt" | "script" | "label" | "for_each" | "show")
+            || schema::is_keyed(name)
     };
-    // A list is named by its key, or by a template.
-    let is_key = |attr: &Attr, text: &str| &*attr.name == "for_each" && !text.contains("{{");
+    // A list, and what a gate shows, is named by its key, or by a template.
+    let is_key = |attr: &Attr, text: &str| {
+        matches!(&*attr.name, "for_each" | "show") && !text.contains("{{")
+    };
     let texts = attrs.iter().filter(|attr| is_template(&attr.name));
     let changed: Vec<Attr> = texts
         .filter_map(|attr| {

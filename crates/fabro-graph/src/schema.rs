@@ -275,6 +275,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("script", NODE, TEXT, "", "what a command node runs"),
     row("selection", NODE, ValueType::Words(&["deterministic", "random"]), "deterministic", "how an edge is chosen among equals; `random` goes by weight"),
     row("shape", NODE, TEXT, "box", "the shape of a drawing, which also says what runs the node"),
+    row("show", NODE, TEXT, "last", "what a human gate shows beside its question: context keys, `last` for the last output or answer, or a text with templates"),
     row("speed", NODE, TEXT, "", "the provider's service class"),
     row("stack.child_dot_source", NODE, TEXT, "", "a sub-workflow, written inline"),
     file(row("stack.child_workflow", NODE, TEXT, "", "the file of a sub-workflow, with or without the `@`")),

@@ -7,18 +7,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_engine::{
-    Context, EdgeSpec, Handler, InboxId, Message, Reading, RecordedAnswer, ReportError, Stage,
-    StageEnd, keys,
+    Context, EdgeSpec, Handler, InboxId, Message, Mode, NodeSpec, Reading, RecordedAnswer,
+    ReportError, ShowSpec, Stage, StageEnd, StageRecord, keys, reference,
 };
-use fabro_events::{AnsweredBy, EventBody, GateOption, PauseReason, QuestionType};
+use fabro_events::{AnsweredBy, EventBody, GateOption, PauseReason, QuestionType, ShownText};
 use fabro_gate::{
     AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, default_option, options,
 };
 use fabro_redact::Redactor;
-use fabro_types::{ClauseResult, Failure, FailureClass, Outcome, strip_accelerator};
+use fabro_types::{
+    BlobRef, BranchPath, ClauseResult, Failure, FailureClass, NodeKind, Outcome, excerpt, one_line,
+    strip_accelerator,
+};
 use serde_json::Value;
 
-use crate::common::{canceled, text_of, warn};
+use crate::common::{canceled, value_of, warn};
+use crate::render::render;
 
 /// Asks people.
 pub struct HumanHandler {
@@ -66,7 +70,10 @@ struct ReceivedAnswer {
 #[async_trait]
 impl Handler for HumanHandler {
     async fn execute(&self, mut stage: Stage) -> StageEnd {
-        let mut gate = Gate::of(&stage);
+        let mut gate = match Gate::of(&stage) {
+            Ok(gate) => gate,
+            Err(failure) => return failure.into(),
+        };
         if let Some(failure) = gate.without_choice() {
             return failure.into();
         }
@@ -220,10 +227,14 @@ fn millis(duration: Duration) -> i64 {
 /// A gate: its question, and what each answer means.
 pub struct Gate {
     question: Question,
-    /// The labels of the options' edges, as written; empty where an edge has none.
+    /// The labels of the options' edges, rendered; empty where an edge has none.
     labels: Vec<String>,
+    /// Which of these are of templates. An edge is not found by a rendered label, but by its target.
+    is_template: Vec<bool>,
     /// The edge for free text.
     freeform: Option<TextEdge>,
+    /// The question, when the label has templates.
+    asked: Option<String>,
 }
 
 /// An edge for free text.
@@ -231,6 +242,7 @@ pub struct Gate {
 struct TextEdge {
     label: String,
     to: Arc<str>,
+    is_template: bool,
 }
 
 /// What an answer to a gate means for its stage.
@@ -243,21 +255,34 @@ pub struct GateChoice {
     preferred: Option<String>,
     next: Vec<String>,
     notes: Option<String>,
+    asked: Option<String>,
 }
 
 impl Gate {
     /// The gate of this stage.
-    pub fn of(stage: &Stage) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// A template of its label, of an option or of what it shows cannot be rendered.
+    pub fn of(stage: &Stage) -> Result<Self, Failure> {
         let node = stage.spec();
         let own = stage.plan.node(&node.id);
         let edges = own.map(|(ix, _)| stage.plan.gate_options(ix)).unwrap_or_default();
         let edges: Vec<_> = edges.into_iter().map(|edge| stage.plan.edge(edge)).collect();
         let (text_edges, edges): (Vec<&EdgeSpec>, Vec<&EdgeSpec>) =
             edges.into_iter().partition(|edge| edge.freeform);
-        let label = |edge: &EdgeSpec| edge.label.as_deref().unwrap_or_default().trim().to_owned();
+        let label = |edge: &EdgeSpec| option_label(stage, edge);
         let to = |edge: &EdgeSpec| Arc::clone(&stage.plan.spec(edge.to).id);
-        let freeform = text_edges.last().map(|edge| TextEdge { label: label(edge), to: to(edge) });
-        let labels: Vec<String> = edges.iter().map(|edge| label(edge)).collect();
+        let freeform = match text_edges.last() {
+            Some(edge) => Some(TextEdge {
+                label: label(edge)?,
+                to: to(edge),
+                is_template: edge.option.is_some(),
+            }),
+            None => None,
+        };
+        let labels = edges.iter().map(|edge| label(edge)).collect::<Result<Vec<_>, _>>()?;
+        let is_template = edges.iter().map(|edge| edge.option.is_some()).collect();
         // The edge for free text comes last: so that the others get the letters they want.
         let named = freeform.iter().filter(|edge| !edge.label.is_empty());
         let named = named.map(|edge| (edge.label.as_str(), Arc::clone(&edge.to)));
@@ -277,8 +302,11 @@ impl Gate {
             node: Arc::clone(&node.id),
             visit: stage.at.visit,
             branch: stage.branch.clone(),
-            text: node.label.to_string(),
-            preview: preview(stage),
+            text: question_text(stage)?,
+            item: element(stage)?,
+            failures: failures(stage),
+            show: shown(stage)?,
+            run: Some(stage.run_id),
             question_type: human.map_or(QuestionType::MultipleChoice, |human| human.question_type),
             options: choices,
             freeform: freeform.is_some(),
@@ -286,7 +314,9 @@ impl Gate {
             default_choice: human.and_then(|human| human.default_choice.clone()),
             deadline: None,
         };
-        let mut gate = Self { question, labels, freeform };
+        let asks = human.filter(|human| !human.question.template.is_plain());
+        let asked = asks.map(|_| question.text.clone());
+        let mut gate = Self { question, labels, is_template, freeform, asked };
         for (index, edge) in edges.iter().enumerate() {
             gate.question.options[index].unavailable = gate.why_not(stage, index, edge);
         }
@@ -294,7 +324,7 @@ impl Gate {
         if stage.run.dry_run && gate.is_closed() {
             gate.question.options.iter_mut().for_each(|option| option.unavailable = None);
         }
-        gate
+        Ok(gate)
     }
 
     /// Why an option cannot be chosen: the condition of its edge would not hold after the answer.
@@ -373,6 +403,8 @@ impl Gate {
             text_option: self.question.text_option.clone(),
             default_choice: self.question.default_choice.clone(),
             deadline_ms,
+            item: self.question.item.clone(),
+            show: self.question.show.clone(),
         }
     }
 
@@ -385,12 +417,14 @@ impl Gate {
                 let edge = self.freeform.clone();
                 let full_label = edge.as_ref().map(|edge| edge.label.clone()).unwrap_or_default();
                 let label = strip_accelerator(&full_label).to_owned();
+                let is_literal = edge.as_ref().is_some_and(|edge| !edge.is_template);
                 GateChoice {
+                    asked: self.asked.clone(),
                     key: "freeform".to_owned(),
                     label: label.clone(),
                     full_label,
                     text: Some(text.clone()),
-                    preferred: Some(label).filter(|label| !label.is_empty()),
+                    preferred: Some(label).filter(|label| is_literal && !label.is_empty()),
                     next: edge.iter().map(|edge| edge.to.to_string()).collect(),
                     notes: None,
                 }
@@ -408,12 +442,15 @@ impl Gate {
             let others = self.labels.iter().chain(self.freeform.iter().map(|edge| &edge.label));
             others.filter(|other| plain(other) == plain(label)).count() == 1
         };
-        let first = indices.first().and_then(|index| self.labels.get(*index)).filter(is_unique);
+        let literal = |index: &&usize| self.is_template.get(**index) == Some(&false);
+        let first = indices.first().filter(literal);
+        let first = first.and_then(|index| self.labels.get(*index)).filter(is_unique);
         let full_label = |index: &usize| match self.labels.get(*index) {
             Some(label) if !label.is_empty() => label.as_str(),
             _ => self.question.options.get(*index).map_or("", |option| &option.label),
         };
         GateChoice {
+            asked: self.asked.clone(),
             key: join(options.iter().map(|option| option.key.as_str()).collect()),
             label: join(options.iter().map(|option| option.label.as_str()).collect()),
             full_label: join(indices.iter().map(full_label).collect()),
@@ -490,6 +527,9 @@ impl GateChoice {
         if let Some(text) = text {
             outcome = outcome.with_update(keys::HUMAN_TEXT, text);
         }
+        if let Some(asked) = self.asked {
+            outcome = outcome.with_update(keys::HUMAN_QUESTION, asked);
+        }
         outcome.preferred_label = self.preferred;
         outcome.suggested_next_ids = self.next;
         outcome.notes = self.notes;
@@ -497,37 +537,184 @@ impl GateChoice {
     }
 }
 
-/// How much of an answer a person is shown before the question.
-const PREVIEW_LINES: usize = 30;
+/// The longest question and label of an option, in characters.
+const MAX_QUESTION: usize = 4_000;
 
 /// How many failures are shown before a question.
 const MAX_FAILURES: usize = 10;
 
-/// The beginning of the last answer that a model gave on this line.
-/// The failures before the gate, and the beginning of the last response.
-fn preview(stage: &Stage) -> Option<String> {
+/// The longest name of an element, in characters.
+const MAX_ITEM: usize = 60;
+
+/// How much of a text is recorded with the question, in characters. The whole is in the log of its stage.
+const MAX_SHOWN: usize = 16_000;
+
+fn question_text(stage: &Stage) -> Result<String, Failure> {
+    let Some(human) = stage.spec().human() else { return Ok(stage.spec().label.to_string()) };
+    Ok(excerpt(&render(stage, &human.question, Mode::Text)?, MAX_QUESTION).into_owned())
+}
+
+fn option_label(stage: &Stage, edge: &EdgeSpec) -> Result<String, Failure> {
+    match &edge.option {
+        Some(label) => Ok(one_line(&render(stage, label, Mode::Text)?, MAX_QUESTION)),
+        None => Ok(edge.label.as_deref().unwrap_or_default().trim().to_owned()),
+    }
+}
+
+/// The failures before the gate.
+fn failures(stage: &Stage) -> Vec<String> {
     let failures = stage.failures_before.iter();
-    let failures = failures.map(|it| format!("✗ {}: {}", it.stage(), it.failure.message));
+    let failures = failures.map(|it| format!("{}: {}", it.stage(), it.failure.message));
     let mut shown: Vec<String> = failures.clone().take(MAX_FAILURES).collect();
     let left = failures.count() - shown.len();
     if left > 0 {
-        shown.push(format!("✗ {left} more failures"));
+        shown.push(format!("{left} more failures"));
     }
-    shown.extend(last_response(stage));
-    (!shown.is_empty()).then(|| shown.join("\n"))
+    shown
 }
 
-fn last_response(stage: &Stage) -> Option<String> {
-    let asked = stage.history.iter().rev().find(|record| record.handler.is_llm())?;
-    let key = format!("{}{}", keys::RESPONSE_PREFIX, asked.node);
-    let response = asked.end.outcome.context_updates.get(&key)?;
-    let text = text_of(stage, response).ok()?;
-    let mut lines = text.trim().lines();
-    let mut shown: Vec<String> =
-        lines.by_ref().take(PREVIEW_LINES).map(|line| line.chars().take(200).collect()).collect();
-    let left = lines.count();
-    if left > 0 {
-        shown.push(format!("… ({left} more lines)"));
+/// The elements of lists that the branch of the gate is for, the outermost first.
+fn element(stage: &Stage) -> Result<Option<String>, Failure> {
+    let branch = BranchPath::new(stage.branch.as_deref().unwrap_or_default());
+    let mut names: Vec<&Arc<str>> = Vec::new();
+    for fan_out in branch.fan_outs() {
+        let parallel = stage.plan.find(fan_out.node()).and_then(NodeSpec::parallel);
+        let list = parallel.and_then(|parallel| parallel.for_each.as_ref());
+        // An inner list with the same name hides the element of the outer one.
+        names.retain(|name| list.is_none_or(|list| **name != list.name));
+        names.extend(list.map(|list| &list.name));
     }
-    (!shown.is_empty()).then(|| shown.join("\n"))
+    let mut items = Vec::new();
+    for name in names {
+        if let Some(value) = stage.context.get(name) {
+            items.push(item_name(&*value_of(stage, value)?));
+        }
+    }
+    Ok(Some(items.join(" · ")).filter(|items| !items.is_empty()))
+}
+
+/// A short name of an element: its text, its `name`, `title` or `id`, else its JSON.
+fn item_name(item: &Value) -> String {
+    let field = ["name", "title", "id"].into_iter().find_map(|field| match item.get(field)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    });
+    let text = item.as_str().map(str::to_owned).or(field);
+    one_line(&text.unwrap_or_else(|| item.to_string()), MAX_ITEM)
+}
+
+/// What is shown beside the question.
+fn shown(stage: &Stage) -> Result<Vec<ShownText>, Failure> {
+    let show = stage.spec().human().map(|human| human.show.as_slice()).unwrap_or_default();
+    let mut texts = Vec::new();
+    for show in show {
+        match show {
+            ShowSpec::Last => texts.extend(last_output(stage)?),
+            ShowSpec::Text(text) => {
+                let text = render(stage, text, Mode::Text)?;
+                texts.push(shown_text(None, None, &text, None));
+            }
+            ShowSpec::Key(key) => {
+                let value = value_at(stage, key)?;
+                texts.push(match &value {
+                    Some(value) => shown_value(stage, None, Some(key.to_string()), value)?,
+                    None => shown_text(None, Some(key.to_string()), "(no value)", None),
+                });
+            }
+        }
+    }
+    Ok(texts.into_iter().filter(|shown| !shown.text.is_empty()).collect())
+}
+
+/// The value of a key, or at a path into one: the longest key wins, as in templates.
+fn value_at(stage: &Stage, path: &str) -> Result<Option<Value>, Failure> {
+    let ends = path.rmatch_indices('.').map(|(at, _)| at);
+    for end in std::iter::once(path.len()).chain(ends) {
+        let Some(value) = stage.context.get(&path[..end]) else { continue };
+        let parts = path[end..].split('.').filter(|part| !part.is_empty());
+        if end == path.len() {
+            return Ok(Some(value.clone()));
+        }
+        let value = value_of(stage, value)?;
+        let found = parts.fold(Some(&*value), |value, part| value?.get(part));
+        if found.is_some() {
+            return Ok(found.cloned());
+        }
+    }
+    Ok(None)
+}
+
+/// The last output or answer before the gate on its own line. In a branch, the stages before the fan-out are
+/// left out: the list that they made has the other elements too.
+fn last_output(stage: &Stage) -> Result<Option<ShownText>, Failure> {
+    let line = stage.branch.as_deref().unwrap_or_default();
+    let history = stage.history.iter().rev();
+    for record in history.take_while(|record| *record.branch == *line) {
+        let Some(value) = output_of(record) else { continue };
+        let name = BranchPath::new(&record.branch).stage(&record.node, record.visit);
+        let shown = shown_value(stage, Some(name), None, &value)?;
+        if !shown.text.is_empty() {
+            return Ok(Some(shown));
+        }
+    }
+    Ok(None)
+}
+
+/// The response, the output, what a person wrote, the outputs of branches, or the result of a sub-workflow.
+fn output_of(record: &StageRecord) -> Option<Value> {
+    let updates = &record.end.outcome.context_updates;
+    let of_node = |prefix: &str| updates.get(&format!("{prefix}{}", record.node));
+    let found = match record.handler {
+        NodeKind::Command => updates.get(keys::COMMAND_OUTPUT).filter(|it| !is_blank(it)).or_else(
+            // A command that only failed says why on its other output.
+            || updates.get(keys::COMMAND_STDERR),
+        ),
+        NodeKind::Human => updates.get(keys::HUMAN_TEXT),
+        NodeKind::Parallel => updates.get(keys::PARALLEL_OUTPUTS),
+        NodeKind::ManagerLoop => {
+            let child = of_node(keys::CHILD_PREFIX)?;
+            let result = child.get(keys::LAST_RESPONSE).filter(|it| !is_blank(it));
+            return result.or_else(|| child.get(keys::COMMAND_OUTPUT)).cloned();
+        }
+        _ => of_node(keys::RESPONSE_PREFIX).or_else(|| of_node(keys::OUTPUT_PREFIX)),
+    };
+    found.map(|value| Value::clone(value)).filter(|value| !is_blank(value))
+}
+
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.iter().all(is_blank),
+        _ => false,
+    }
+}
+
+fn shown_value(
+    stage: &Stage,
+    made_by: Option<String>,
+    key: Option<String>,
+    value: &Value,
+) -> Result<ShownText, Failure> {
+    let read = value_of(stage, value)?;
+    let text = match &*read {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
+    };
+    let blob = reference(&*stage.store, value);
+    Ok(shown_text(made_by, key, &text, blob))
+}
+
+fn shown_text(
+    stage: Option<String>,
+    key: Option<String>,
+    text: &str,
+    blob: Option<BlobRef>,
+) -> ShownText {
+    let text = text.trim_end().trim_start_matches('\n');
+    let beginning: String = text.chars().take(MAX_SHOWN).collect();
+    let omitted = text[beginning.len()..].chars().count();
+    let blob = blob.filter(|_| omitted > 0);
+    ShownText { stage, key, text: beginning, omitted, blob }
 }

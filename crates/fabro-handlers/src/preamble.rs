@@ -239,7 +239,8 @@ impl Source {
                 }
             }
             NodeKind::Human => Detail::Human {
-                question: self.label(&record.node),
+                question: text(keys::HUMAN_QUESTION)
+                    .map_or_else(|| self.label(&record.node), str::to_owned),
                 answer: strip_accelerator(text(keys::HUMAN_LABEL).unwrap_or_default()).to_owned(),
                 text: text(keys::HUMAN_TEXT).map(str::to_owned),
             },

@@ -81,7 +81,7 @@ pub struct GateAnswered {
 impl fmt::Display for GateAnswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.source.as_str() {
-            _ if let Some(by) = &self.by => {
+            _ if let Some(by) = self.by.as_ref().filter(|by| by.is_person()) => {
                 write!(
                     f,
                     "answered by {} after {}: ",
@@ -197,24 +197,7 @@ pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, R
         EventBody::RunCreated(created) => Some(created.seed),
         _ => None,
     });
-    let answer = events.iter().rev().find_map(|event| match &event.entry.body {
-        EventBody::GateAnswered { selected, label, text, source, by } if key.is(event) => {
-            let asked =
-                |it: &&&Event| key.is(it) && matches!(it.entry.body, EventBody::GateAsked { .. });
-            let asked_ms = events.iter().find(asked).map_or(event.ts_ms, |asked| asked.ts_ms);
-            Some(GateAnswered {
-                by: by.clone(),
-                after_ms: by.as_ref().map(|_| {
-                    u64::try_from(event.ts_ms.saturating_sub(asked_ms)).unwrap_or_default()
-                }),
-                selected: selected.clone(),
-                label: label.clone(),
-                text: text.clone(),
-                source: source.clone(),
-            })
-        }
-        _ => None,
-    });
+    let answer = answer_of(events, key);
     let mut candidates: Vec<_> = choice.candidates.iter().map(Considered::from).collect();
     let taken = taken(choice);
     if let Some(candidate) = taken.and_then(|taken| candidates.get_mut(taken)) {
@@ -231,6 +214,28 @@ pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, R
         gate: choice.gate.clone(),
         candidates,
         ..Explain::default()
+    })
+}
+
+/// How a visit of a human gate was answered.
+pub(crate) fn answer_of(events: &[&Event], key: &StageKey) -> Option<GateAnswered> {
+    let own = || events.iter().filter(|event| key.is(event));
+    own().rev().find_map(|event| {
+        let EventBody::GateAnswered { selected, label, text, source, by } = &event.entry.body
+        else {
+            return None;
+        };
+        let asked = own().find(|it| matches!(it.entry.body, EventBody::GateAsked { .. }));
+        let asked_ms = asked.map_or(event.ts_ms, |asked| asked.ts_ms);
+        let after_ms = u64::try_from(event.ts_ms.saturating_sub(asked_ms)).unwrap_or_default();
+        Some(GateAnswered {
+            selected: selected.clone(),
+            label: label.clone(),
+            text: text.clone(),
+            source: source.clone(),
+            by: by.clone(),
+            after_ms: by.as_ref().map(|_| after_ms),
+        })
     })
 }
 

@@ -14,7 +14,7 @@ use crate::ReportError;
 use crate::at::{StageKey, end_of, find};
 use crate::blobs::read;
 use crate::conversation::{ModelInputs, TranscriptMessage, transcript};
-use crate::explain::explain_of;
+use crate::explain::{GateAnswered, answer_of, explain_of};
 use crate::inspect::{OpenRow, Rows, StageRow, rows};
 
 /// One visit of a node: its inputs and its outcome.
@@ -45,6 +45,9 @@ pub struct StageReport {
     /// Its question to a person, while it waits for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
+    /// How it was answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<GateAnswered>,
     /// Its conversation with a model, of its last attempt; left out when there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transcript: Vec<TranscriptMessage>,
@@ -162,6 +165,7 @@ pub(crate) fn report_of(
         gate: gates.into_iter().find(|gate| {
             (&gate.node, gate.visit, &gate.branch) == (&key.node, key.visit, &key.branch)
         }),
+        answer: answer_of(events, key),
         row,
     })
 }

@@ -59,7 +59,7 @@ pub use spec::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, ForEachSpec, GraphSpec,
     HumanSpec, InputSpec, Isolation, JoinPolicy, Language, ListSource, LlmSpec, ManagerSpec, Merge,
     NodeBody, NodeSpec, OnFailure, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, Selection,
-    TextTemplate, VisitLimit,
+    ShowSpec, TextTemplate, VisitLimit,
 };
 
 /// A workflow together with everything that is worked out once and used at every stage.

@@ -14,7 +14,7 @@ use crate::compiled::{Compiled, Compiler, SCRIPT_VALUE};
 use crate::spec::{
     AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, ForEachSpec, GraphSpec, HumanSpec,
     InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec,
-    ParallelSpec, RetryPolicy, RetryTargets, TextTemplate, VisitLimit,
+    ParallelSpec, RetryPolicy, RetryTargets, ShowSpec, TextTemplate, VisitLimit,
 };
 
 /// How often an answer that does not match its schema is sent back, unless the node says.
@@ -175,6 +175,8 @@ impl Lowering<'_> {
             }
             NodeKind::Command => NodeBody::Command(self.command(attrs, script)),
             NodeKind::Human => NodeBody::Human(HumanSpec {
+                question: self.question(node),
+                show: self.show(attrs),
                 question_type: self.word(attrs, "question_type"),
                 default_choice: attrs.shared_text("human.default_choice"),
             }),
@@ -195,6 +197,36 @@ impl Lowering<'_> {
         let label = || attrs.get("label").filter(|_| node.kind.is_llm());
         let compiled = prompt.or_else(label).and_then(|attr| self.compiler.template(attr));
         compiled.unwrap_or_else(|| plain(&node.id))
+    }
+
+    /// The label of a gate, else its id.
+    fn question(&mut self, node: &Node) -> TextTemplate {
+        let label = node.attrs.get("label").filter(|_| has_text(&node.attrs, "label"));
+        match label.filter(|attr| attr.value.text().is_some()) {
+            Some(attr) => self.compiler.template(attr).unwrap_or_else(|| plain(&node.id)),
+            None => plain(
+                &label.map_or_else(|| Arc::clone(&node.id), |attr| attr.value.as_text().into()),
+            ),
+        }
+    }
+
+    /// Context keys or `last`, separated by commas or whitespace, or a text with templates.
+    fn show(&mut self, attrs: &Attrs) -> Vec<ShowSpec> {
+        let Some(attr) = attrs.get("show").filter(|_| has_text(attrs, "show")) else {
+            return vec![ShowSpec::Last];
+        };
+        let text = attr.value.as_text();
+        if text.contains("{{") || text.contains("{%") {
+            return self.compiler.template(attr).map(ShowSpec::Text).into_iter().collect();
+        }
+        let names = text.split(|c: char| c == ',' || c.is_whitespace());
+        let names = names.filter(|name| !name.is_empty());
+        names
+            .map(|name| match name.strip_prefix("context.").unwrap_or(name) {
+                "last" => ShowSpec::Last,
+                key => ShowSpec::Key(key.into()),
+            })
+            .collect()
     }
 
     fn output(&mut self, attrs: &Attrs) -> OutputSpec {
@@ -271,6 +303,7 @@ impl Lowering<'_> {
             from: edge.from,
             to: edge.to,
             label: attrs.shared_text("label").filter(|label| !label.is_empty()),
+            option: self.option(edge),
             condition,
             weight: edge.weight(),
             fidelity: self.parsed(attrs, "fidelity"),
@@ -278,6 +311,14 @@ impl Lowering<'_> {
             loop_restart: attrs.is_true("loop_restart"),
             freeform: attrs.is_true("freeform"),
         }
+    }
+
+    /// The label of an edge out of a gate, when it has templates.
+    fn option(&mut self, edge: &Edge) -> Option<TextTemplate> {
+        let is_option = self.compiler.workflow.node(edge.from).kind == NodeKind::Human;
+        let attr =
+            edge.attrs.get("label").filter(|attr| is_option && attr.value.text().is_some())?;
+        self.compiler.template(attr).filter(|label| !label.template.is_plain())
     }
 
     fn retry_targets(&self, attrs: &Attrs) -> RetryTargets {

@@ -261,10 +261,25 @@ pub enum Language {
 /// A human gate. Its options are the node's edges.
 #[derive(Clone, Debug)]
 pub struct HumanSpec {
+    /// The question: the label, else the id.
+    pub question: TextTemplate,
+    /// What is shown beside it, in this order.
+    pub show: Vec<ShowSpec>,
     /// How it asks.
     pub question_type: QuestionType,
     /// The option (by its target, key or label) taken when time runs out or the gate is approved automatically.
     pub default_choice: Option<Arc<str>>,
+}
+
+/// What a gate shows beside its question.
+#[derive(Clone, Debug)]
+pub enum ShowSpec {
+    /// The last output or answer before it.
+    Last,
+    /// The value of a context key.
+    Key(Arc<str>),
+    /// A text with templates.
+    Text(TextTemplate),
 }
 
 /// The beginning of a fan-out. Its branches are the node's edges, or the elements of a list.
@@ -379,6 +394,8 @@ pub struct EdgeSpec {
     pub to: NodeIx,
     /// The label, unless it is empty.
     pub label: Option<Arc<str>>,
+    /// The label of an edge out of a human gate, when it has templates.
+    pub option: Option<TextTemplate>,
     /// When it may be taken; `None` for an unconditional edge.
     pub condition: Option<EdgeCondition>,
     /// The weight; 0 when none is written.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use fabro_engine::{checkpoint, read_all};
-use fabro_events::EventBody;
+use fabro_engine::{Phase, RunState, checkpoint, read_all};
+use fabro_events::{EventBody, PauseReason};
 use fabro_sandbox::artifacts::share;
 use fabro_sandbox::git::share_file_trees;
 use fabro_sandbox::record_processes;
@@ -122,6 +122,41 @@ pub async fn resume_in_background(
             check_at(&*store, run, options.at).await?;
             Err(error)
         }
+        Err(error) => Err(error),
+    }
+}
+
+/// What became of a run whose gate was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResumedByAnswer {
+    /// It continues in the background.
+    Resumed(StartedRun),
+    /// A process drives it and takes the answer.
+    Driven,
+    /// It does not wait for people only: it was interrupted, or waits for money or a model.
+    NotWaiting,
+}
+
+/// Resumes a run in the background that was paused because nobody answered its gates.
+///
+/// # Errors
+///
+/// As of [`resume_in_background`].
+pub async fn resume_answered(
+    store: Arc<SqliteStore>,
+    run: RunId,
+    program: &Path,
+) -> Result<ResumedByAnswer, RunError> {
+    if store.driver(run).await?.is_some() {
+        return Ok(ResumedByAnswer::Driven);
+    }
+    let state = RunState::replay(run, &read_all(&*store, run).await?);
+    if state.phase != Phase::Paused(PauseReason::Human) {
+        return Ok(ResumedByAnswer::NotWaiting);
+    }
+    match resume_in_background(store, run, BackgroundOptions::default(), program).await {
+        Ok(started) => Ok(ResumedByAnswer::Resumed(started)),
+        Err(RunError::Store(StoreError::Driven { .. })) => Ok(ResumedByAnswer::Driven),
         Err(error) => Err(error),
     }
 }

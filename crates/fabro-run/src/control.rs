@@ -1,5 +1,6 @@
 //! Changes to a run from outside its driver: answers, messages, cancellation, forks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Bundle;
@@ -11,11 +12,11 @@ use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
 use fabro_handlers::offload_notes;
 use fabro_store::{Batch, InboxId, Lease, Message, RunAt, RunStore, StoreError};
-use fabro_types::{ContextPatch, RunId, RunStatus, one_line};
+use fabro_types::{BranchPath, ContextPatch, RunId, RunStatus};
 use serde_json::{Map, Value};
 
 use crate::family::{cancel_family, end_leftover_processes, run_redactor};
-use crate::gates::{Gate, gate_names, open_gates_of_family, select_gate};
+use crate::gates::{Gate, earlier_answer, gate_names, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
 use crate::run_id::new_run_id;
 use crate::run_services::now_ms;
@@ -66,11 +67,15 @@ pub async fn answer(
     let name = gate.filter(|_| text.is_none());
     let mut gate = match select_gate(open, run, name) {
         Err(error @ (RunError::NoOpenGate { .. } | RunError::NoSuchGate { .. })) => {
+            // Each run is listed after the one that it is part of.
+            let mut holding: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
             for member in store.family(run).await? {
                 let events = read_all(store, member).await?;
-                if let Some(answered) = earlier_answer(&events, name) {
+                let within = holding_stages_of(&events, &holding);
+                if let Some(answered) = earlier_answer(&events, &within, name) {
                     return Err(answered);
                 }
+                holding.insert(member, within);
             }
             return Err(error);
         }
@@ -99,42 +104,23 @@ pub async fn answer(
     Ok(gate)
 }
 
+/// The stages that a run of a sub-workflow is inside of; none for another run.
+fn holding_stages_of(events: &[Event], holding: &BTreeMap<RunId, Vec<String>>) -> Vec<String> {
+    let Some(EventBody::RunCreated(created)) = events.first().map(|event| &event.entry.body) else {
+        return Vec::new();
+    };
+    let Some(parent) = &created.parent else { return Vec::new() };
+    let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
+    let own = branch.stage(&parent.node_id, parent.visit);
+    holding.get(&parent.run_id).into_iter().flatten().cloned().chain([own]).collect()
+}
+
 /// The free text of an answer that begins with the key of the free-text edge of the only open gate.
 fn text_behind_key(open: &[Gate], key: &str, text: &str) -> Option<String> {
     let [only] = open else { return None };
     let option = only.text_option.as_ref()?;
     let is_key = !option.key.is_empty() && option.key.to_lowercase() == key.to_lowercase();
     (is_key && *only.node != *key).then(|| format!("[{}] {text}", option.key))
-}
-
-/// How the gate of this name, or the last one, was answered before.
-fn earlier_answer(events: &[Event], name: Option<&str>) -> Option<RunError> {
-    // Inside of a sub-workflow a gate's name begins with the stages around it.
-    let own_name = name.map(|name| name.rsplit_once('/').map_or(name, |(_, own)| own));
-    let wanted = own_name.map(checkpoint::split);
-    let is_wanted = |event: &&Event| {
-        let entry = &event.entry;
-        wanted.is_none_or(|(node, visit)| {
-            node == entry.node_id.as_deref() && visit.is_none_or(|visit| entry.visit == Some(visit))
-        })
-    };
-    let effective = checkpoint::effective(events);
-    effective.into_iter().rev().filter(is_wanted).find_map(|event| {
-        let EventBody::GateAnswered { selected, label, text, source, by } = &event.entry.body
-        else {
-            return None;
-        };
-        let gate = event.entry.node_id.as_deref().unwrap_or_default();
-        let answer = match text {
-            Some(text) => format!("\"{}\"", one_line(text, 60)),
-            None => format!("[{selected}] {}", one_line(label, 60)),
-        };
-        Some(RunError::GateAnswered {
-            gate: format!("{gate}@{}", event.entry.visit.unwrap_or(1)),
-            answer,
-            by: by.as_ref().map_or_else(|| source.clone(), ToString::to_string),
-        })
-    })
 }
 
 /// Sends a message to the running agents of a run and of its sub-workflows, or only to those of

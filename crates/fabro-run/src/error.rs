@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
+use crate::gates::NamedGate;
 use crate::{BundleError, GoalError};
 use fabro_config::ConfigError;
 use fabro_engine::{DriveError, Inconsistent, PlanError};
@@ -136,7 +137,7 @@ pub enum RunError {
         run: RunId,
     },
     /// The gate was answered before, and takes no second answer.
-    #[error("gate {gate} was answered before: {answer} ({by})")]
+    #[error("gate {gate} was answered before: {answer}, by {by}")]
     GateAnswered {
         /// The gate, as `NODE@VISIT`.
         gate: String,
@@ -158,14 +159,14 @@ pub enum RunError {
     NoSuchGate {
         /// The name.
         name: String,
-        /// The names of the open gates.
-        open: Vec<String>,
+        /// The open gates.
+        open: Vec<NamedGate>,
     },
     /// More than one open gate matches.
     #[error("several gates wait for an answer")]
     AmbiguousGate {
-        /// The names of those that match.
-        names: Vec<String>,
+        /// Those that match.
+        gates: Vec<NamedGate>,
     },
     /// The answer is none of the gate's options.
     #[error(transparent)]

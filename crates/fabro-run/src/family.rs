@@ -1,7 +1,5 @@
 //! The family of a run: the run and the runs of its sub-workflows, driven and canceled together.
 
-use std::sync::Arc;
-
 use crate::Bundle;
 use fabro_engine::{Phase, RunState, cancel};
 use fabro_events::{Event, EventBody};
@@ -9,7 +7,7 @@ use fabro_handlers::read_all;
 use fabro_redact::Redactor;
 use fabro_sandbox::end_leftovers;
 use fabro_store::{Batch, Lease, RunStore, Store, StoreError};
-use fabro_types::RunId;
+use fabro_types::{BranchPath, RunId};
 
 use crate::RunError;
 use crate::run_id::RUN_ID_VARIABLE;
@@ -20,7 +18,7 @@ use crate::services::ServiceBuilder;
 pub struct Member {
     /// The run.
     pub run: RunId,
-    /// The stages that it is the sub-workflow of, as node and visit, outermost first; empty for the
+    /// The stages that it is the sub-workflow of, as `[BRANCH/]NODE@VISIT`, outermost first; empty for the
     /// run itself.
     pub within: Within,
     /// Its log.
@@ -45,8 +43,8 @@ pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member
     Ok(members.filter_map(member).collect())
 }
 
-/// The stages that hold the run of a sub-workflow, as node and visit, outermost first.
-pub type Within = Vec<(Arc<str>, u32)>;
+/// The stages that hold the run of a sub-workflow, as `[BRANCH/]NODE@VISIT`, outermost first.
+pub type Within = Vec<String>;
 
 /// For each state of a family, in its order, the stages that hold its run; none for `run` itself. `None` for a sub-workflow whose stage is not running.
 pub fn holding_stages(run: RunId, states: &[&RunState]) -> Vec<Option<Within>> {
@@ -62,7 +60,8 @@ pub fn holding_stages(run: RunId, states: &[&RunState]) -> Vec<Option<Within>> {
                 let is_attempt = parent.attempt == 0 || parent.attempt == stage.attempt;
                 is_attempt && parent.is(branch, &stage.node, stage.visit)
             });
-            let own = (Arc::clone(&parent.node_id), parent.visit);
+            let own = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
+            let own = own.stage(&parent.node_id, parent.visit);
             is_running.then(|| above.iter().cloned().chain([own]).collect())
         });
         found.push(above.or_else(|| (state.run_id == run).then(Vec::new)));

@@ -1,12 +1,14 @@
 //! Open gates: those that wait for an answer, and their names.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use fabro_engine::{ActiveStage, Cursor, Phase, RunState, checkpoint};
-use fabro_events::{Entry, Event, EventBody, GateOption, QuestionType};
+use fabro_engine::checkpoint::{self, StageName};
+use fabro_engine::{ActiveStage, Cursor, Phase, RunState};
+use fabro_events::{Entry, Event, EventBody, GateOption, QuestionType, ShownText};
 use fabro_store::{InboxId, Message, Store, StoreError};
-use fabro_types::RunId;
+use fabro_types::{BranchPath, RunId, one_line};
 use serde::Serialize;
 
 use crate::{RunError, Within, running_members};
@@ -23,12 +25,18 @@ pub struct Gate {
     pub visit: u32,
     /// The branch it is asked in; `None` on the main line.
     pub branch: Option<Arc<str>>,
-    /// The stages whose sub-workflows it is in, as `NODE@VISIT`, outermost first; left out for one of
+    /// The stages whose sub-workflows it is in, as `[BRANCH/]NODE@VISIT`, outermost first; left out for one of
     /// the run itself. [`open_gates`] reads one log only, and leaves it empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
+    /// The element of a list that it asks about; left out when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
     /// The question.
     pub question: String,
+    /// What is shown beside the question: the last output or answer before it, or as its attribute `show` says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub show: Vec<ShownText>,
     /// How it is asked.
     pub question_type: QuestionType,
     /// The failures before it, each with its stage: those that nothing has handled, and those that edges have
@@ -67,36 +75,69 @@ impl Gate {
         Some(u64::try_from(left_ms).unwrap_or_default())
     }
 
-    /// `NODE@VISIT`, after the stages that hold it: `sub@1/review@2`.
+    /// `NODE@VISIT`, or `NODE[3]` in the branch of an element of a list.
+    fn short_name(&self) -> String {
+        match self.elements() {
+            elements if elements.is_empty() => format!("{}@{}", self.node, self.visit),
+            elements => format!("{}{elements}", self.node),
+        }
+    }
+
+    /// `NODE@VISIT`, after the stages that hold it, without branches: `sub@1/review@2`.
     fn path(&self) -> String {
         let own = format!("{}@{}", self.node, self.visit);
-        self.within.iter().map(String::as_str).chain([own.as_str()]).collect::<Vec<_>>().join("/")
+        let holding = self.within.iter().map(|stage| BranchPath::split_stage(stage).1);
+        holding.chain([own.as_str()]).collect::<Vec<_>>().join("/")
     }
 
-    /// The same with the branch before the last, for branches of one fan-out may make the same visit.
-    fn full_path(&self) -> String {
-        let own = format!("{}@{}", self.node, self.visit);
-        let parts = self.within.iter().map(String::as_str).chain(self.branch.as_deref());
-        parts.chain([own.as_str()]).collect::<Vec<_>>().join("/")
+    /// The stages that hold it and its own, each as `[BRANCH/]NODE@VISIT`.
+    fn stages(&self) -> Vec<String> {
+        let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
+        self.within.iter().cloned().chain([branch.stage(&self.node, self.visit)]).collect()
     }
 
-    fn stages(&self) -> impl DoubleEndedIterator<Item = (&str, u32)> + Clone {
-        let within = self.within.iter().filter_map(|stage| match checkpoint::split(stage) {
-            (Some(node), Some(visit)) => Some((node, visit)),
-            _ => None,
-        });
-        within.chain([(&*self.node, self.visit)])
+    /// The elements of lists that it is for, the outermost first, as `[3][0]`.
+    fn elements(&self) -> String {
+        elements(&self.stages())
     }
 }
 
-/// The shortest unambiguous name of each gate: `NODE@VISIT`, else with the stages that hold it, else
+fn elements(stages: &[String]) -> String {
+    stages.iter().map(|stage| branch_of(stage).elements()).collect()
+}
+
+fn branch_of(stage: &str) -> BranchPath<'_> {
+    BranchPath::split_stage(stage).0.unwrap_or(BranchPath::MAIN)
+}
+
+/// An open gate, as a person is told of it: its name, its element and its question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedGate {
+    /// Its shortest name.
+    pub name: String,
+    /// The element that it asks about.
+    pub item: Option<String>,
+    /// The question.
+    pub question: String,
+}
+
+impl fmt::Display for NamedGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(item) = &self.item {
+            write!(f, "  {}", one_line(item, 40))?;
+        }
+        write!(f, "  {}", one_line(&self.question, 60))
+    }
+}
+
+/// The shortest unambiguous name of each gate: `NODE@VISIT` or `NODE[ELEMENT]`, else with the stages that hold it, else
 /// with its branch too.
 pub fn gate_names(gates: &[Gate]) -> Vec<String> {
-    let own = |gate: &Gate| format!("{}@{}", gate.node, gate.visit);
     let names: [Vec<String>; 3] = [
-        gates.iter().map(own).collect(),
+        gates.iter().map(Gate::short_name).collect(),
         gates.iter().map(Gate::path).collect(),
-        gates.iter().map(Gate::full_path).collect(),
+        gates.iter().map(|gate| gate.stages().join("/")).collect(),
     ];
     let mut counts: [BTreeMap<&str, usize>; 3] = Default::default();
     for (counts, names) in counts.iter_mut().zip(&names) {
@@ -104,35 +145,59 @@ pub fn gate_names(gates: &[Gate]) -> Vec<String> {
             *counts.entry(name).or_default() += 1;
         }
     }
+    let elements: Vec<String> = gates.iter().map(Gate::elements).collect();
+    // `NODE[0]` also means `NODE[3][0]`, of a list in a list.
+    let is_end = |at: usize, other: usize| {
+        let is_same = gates[at].node == gates[other].node && !elements[at].is_empty();
+        at != other && is_same && elements[other].ends_with(&elements[at])
+    };
     let shortest = |at: usize| {
-        let shorter = counts.iter().zip(&names).find(|(counts, names)| counts[&*names[at]] == 1);
-        shorter.map_or_else(|| names[2][at].clone(), |(_, names)| names[at].clone())
+        let is_clear = |tier: usize| {
+            counts[tier][&*names[tier][at]] == 1
+                && (tier > 0 || !(0..gates.len()).any(|other| is_end(at, other)))
+        };
+        let tier = (0..names.len()).find(|tier| is_clear(*tier)).unwrap_or(names.len() - 1);
+        names[tier][at].clone()
     };
     (0..gates.len()).map(shortest).collect()
 }
 
-/// The indexes of the gates that match a name: a path of `NODE` or `NODE@VISIT`. A match of the whole
-/// path wins over one of its end, and that over one of a stage that holds the gates. A name from
-/// [`gate_names`] matches one gate.
+/// Whether a name means the last of these stages, each inside of the one before: the name of the stage alone, or behind
+/// those of stages that hold it. With `whole` all of these must be named.
+fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
+    let Some((own, holding)) = stages.split_last() else { return false };
+    let is_own = |name: &str| {
+        let name = StageName::parse(name);
+        let (branch, stage) = BranchPath::split_stage(own);
+        let (node, visit) = checkpoint::split(stage);
+        let branch = branch.unwrap_or(BranchPath::MAIN);
+        node == Some(name.node)
+            && name.visit.is_none_or(|wanted| visit == Some(wanted))
+            && name.branch.is_none_or(|wanted| branch.is_called(wanted))
+            && (name.elements.is_empty() || elements(stages).ends_with(name.elements))
+    };
+    if is_own(name) && (!whole || holding.is_empty()) {
+        return true;
+    }
+    let mut cuts = name.match_indices('/').map(|(at, _)| (&name[..at], &name[at + 1..]));
+    cuts.any(|(rest, name)| is_own(name) && is_named(holding, rest, whole))
+}
+
+/// The indexes of the gates that match a name: a path of `NODE` or `NODE@VISIT`, with elements of lists as in `NODE[3]`
+/// and with branches. A match of the whole path wins over one of its end, and that over one of a stage that holds the
+/// gates. A name from [`gate_names`] matches one gate.
 fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
-    let parts: Vec<_> = name.split('/').map(checkpoint::split).collect();
-    let is = |part: &(Option<&str>, Option<u32>), (node, visit): (&str, u32)| {
-        part.0 == Some(node) && part.1.is_none_or(|wanted| wanted == visit)
+    let name = name.trim();
+    let stages: Vec<Vec<String>> = gates.iter().map(Gate::stages).collect();
+    let found = |means: &dyn Fn(&[String]) -> bool| -> Vec<usize> {
+        (0..gates.len()).filter(|at| means(&stages[*at])).collect()
     };
-    let ends = |gate: &Gate| {
-        let mut stages = gate.stages().rev();
-        parts.iter().rev().all(|part| stages.next().is_some_and(|stage| is(part, stage)))
-    };
-    let in_full = |gate: &Gate| gate.full_path() == name;
-    let whole = |gate: &Gate| gate.within.len() + 1 == parts.len() && ends(gate);
-    let holds = |gate: &Gate| match &parts[..] {
-        [part] => gate.stages().any(|stage| is(part, stage)),
-        _ => false,
-    };
-    let found = |means: &dyn Fn(&Gate) -> bool| -> Vec<usize> {
-        (0..gates.len()).filter(|at| means(&gates[*at])).collect()
-    };
-    let ways: [&dyn Fn(&Gate) -> bool; 4] = [&in_full, &whole, &ends, &holds];
+    let ways: [&dyn Fn(&[String]) -> bool; 4] = [
+        &|stages| stages.join("/") == name,
+        &|stages| is_named(stages, name, true),
+        &|stages| is_named(stages, name, false),
+        &|stages| (1..stages.len()).any(|holding| is_named(&stages[..holding], name, false)),
+    ];
     ways.into_iter().map(found).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
@@ -173,8 +238,12 @@ impl AskedGates {
                 text_option,
                 default_choice,
                 deadline_ms,
+                item,
+                show,
             } => {
                 let gate = Gate {
+                    item: item.clone(),
+                    show: show.clone(),
                     run: event.run_id,
                     node: Arc::clone(node),
                     visit,
@@ -258,7 +327,6 @@ fn answer_to(gate: &Gate, messages: &[(InboxId, Message)]) -> Option<String> {
 pub fn gates_of_family(members: Vec<(Within, Vec<Gate>)>) -> Vec<Gate> {
     let mut gates = Vec::new();
     for (within, own) in members {
-        let within: Vec<_> = within.iter().map(|(node, visit)| format!("{node}@{visit}")).collect();
         gates.extend(own.into_iter().map(|gate| Gate { within: within.clone(), ..gate }));
     }
     // Sub-workflows that run at the same time begin in any order.
@@ -276,19 +344,65 @@ pub(crate) fn select_gate(
         Some(name) => find_gates(&gates, name),
         None => (0..gates.len()).collect(),
     };
-    let mut names = gate_names(&gates);
     match found[..] {
         [one] => Ok(gates.swap_remove(one)),
         _ if gates.is_empty() => Err(RunError::NoOpenGate { run }),
         [] => {
             let name = name.unwrap_or_default().to_owned();
-            Err(RunError::NoSuchGate { name, open: names })
+            Err(RunError::NoSuchGate { name, open: named_gates(&gates) })
         }
         _ => {
-            let names = found.iter().map(|at| std::mem::take(&mut names[*at])).collect();
-            Err(RunError::AmbiguousGate { names })
+            let mut named = named_gates(&gates);
+            let is_found = |at: usize| found.contains(&at);
+            let mut at = 0..;
+            named.retain(|_| at.next().is_some_and(is_found));
+            Err(RunError::AmbiguousGate { gates: named })
         }
     }
+}
+
+/// Each gate with its shortest name.
+pub fn named_gates(gates: &[Gate]) -> Vec<NamedGate> {
+    let names = gate_names(gates).into_iter();
+    let named = names.zip(gates).map(|(name, gate)| NamedGate {
+        name,
+        item: gate.item.clone(),
+        question: gate.question.clone(),
+    });
+    named.collect()
+}
+
+/// A gate that was answered before, and how: of this name, or without a name the last one. `events` are those of a run
+/// inside of these stages.
+pub(crate) fn earlier_answer(
+    events: &[Event],
+    within: &[String],
+    name: Option<&str>,
+) -> Option<RunError> {
+    let effective = checkpoint::effective(events);
+    effective.into_iter().rev().find_map(|event| {
+        let Entry { node_id, visit, branch, body, .. } = &event.entry;
+        let EventBody::GateAnswered { selected, label, text, source, by } = body else {
+            return None;
+        };
+        let node = node_id.as_deref().unwrap_or_default();
+        let visit = visit.unwrap_or(1);
+        let branch = BranchPath::new(branch.as_deref().unwrap_or_default());
+        let stages: Vec<String> =
+            within.iter().cloned().chain([branch.stage(node, visit)]).collect();
+        if name.is_some_and(|name| !is_named(&stages, name.trim(), false)) {
+            return None;
+        }
+        let answer = match text {
+            Some(text) => format!("\"{}\"", one_line(text, 60)),
+            None => format!("[{selected}] {}", one_line(label, 60)),
+        };
+        Some(RunError::GateAnswered {
+            gate: format!("{node}{}@{visit}", elements(&stages)),
+            answer,
+            by: by.as_ref().map_or_else(|| source.clone(), ToString::to_string),
+        })
+    })
 }
 
 #[cfg(test)]
@@ -305,7 +419,9 @@ mod tests {
             visit,
             branch: None,
             within,
+            item: None,
             question: String::new(),
+            show: Vec::new(),
             question_type: QuestionType::default(),
             failures: Vec::new(),
             options: Vec::new(),
@@ -348,6 +464,48 @@ mod tests {
         check("g@2", &[]);
         check("s@2/g", &[]);
         check("t/h", &[]);
+        check("u/h@3", &[3]);
         check("", &[]);
+    }
+
+    #[test]
+    fn gates_of_elements_are_named_by_them() {
+        let of = |branch: &str, path: &str| Gate { branch: Some(branch.into()), ..gate(path) };
+        let inner = Gate { within: vec!["each@1/work[3]/sub@1".to_owned()], ..gate("review@1") };
+        let gates = [
+            of("each@1/classify[0]", "escalate@1"),
+            of("each@1/classify[1]", "escalate@1"),
+            of("each@1/classify[1]/parts@1/part[0]", "escalate@1"),
+            inner,
+            gate("ship@2"),
+        ];
+        let names = gate_names(&gates);
+        assert_eq!(
+            names,
+            [
+                "each@1/classify[0]/escalate@1",
+                "escalate[1]",
+                "escalate[1][0]",
+                "review[3]",
+                "ship@2"
+            ]
+        );
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(find_gates(&gates, name), [at], "{name}");
+        }
+        let check = |name: &str, expect: &[usize]| {
+            assert_eq!(find_gates(&gates, name), expect, "{name}");
+        };
+        check("escalate", &[0, 1, 2]);
+        check("escalate[0]", &[0, 2]);
+        check("classify[0]/escalate", &[0]);
+        check("each@1/classify[1]/escalate@1", &[1]);
+        check("each@2/classify[1]/escalate@1", &[]);
+        check("escalate[1]@1", &[1]);
+        check("escalate[2]", &[]);
+        check("work[3]/sub/review", &[3]);
+        check("work[2]/sub/review", &[]);
+        check("sub@1/review@1", &[3]);
+        check("work[3]/sub@1", &[3]);
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use fabro_run::{AnsweredBy, DriveResult, LoadedWorkflow, Run, RunServices, RunSpec};
+//! use fabro_run::{DriveResult, LoadedWorkflow, Run, RunServices, RunSpec};
 //! use fabro_store::SqliteStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -32,7 +32,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use fabro_run::{DriveResult, LoadedWorkflow, Run, RunServices, RunSpec, answer};
+//! use fabro_run::{AnsweredBy, DriveResult, LoadedWorkflow, Run, RunServices, RunSpec, answer};
 //! use fabro_store::SqliteStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -120,8 +120,8 @@ pub mod mcp_login {
 pub use fabro_events::AnsweredBy;
 
 pub use actions::{
-    BackgroundOptions, StartedRun, cancel_here, driver_command, fork_here, resume_in_background,
-    start_in_background,
+    BackgroundOptions, ResumedByAnswer, StartedRun, cancel_here, driver_command, fork_here,
+    resume_answered, resume_in_background, start_in_background,
 };
 pub use bundle::{Bundle, BundleError, RunSettings};
 pub use children::BundledChildren;
@@ -130,7 +130,10 @@ pub use control::{
 };
 pub use error::{RunError, SetupError, UNAVAILABLE};
 pub use family::{Member, Within, holding_stages, run_redactor, running_members};
-pub use gates::{AskedGates, Gate, gate_names, gates_of_family, open_gates, open_gates_of_family};
+pub use gates::{
+    AskedGates, Gate, NamedGate, gate_names, gates_of_family, named_gates, open_gates,
+    open_gates_of_family,
+};
 pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers, usual_model};

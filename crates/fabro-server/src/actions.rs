@@ -105,11 +105,18 @@ pub(crate) struct Started {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
-    /// The gate, NODE or NODE@VISIT, if several wait.
+    /// The gate, if several wait, by the shortest name that is unique: NODE, NODE@VISIT, NODE[ELEMENT] or BRANCH/NODE.
     #[serde(default)]
     pub(crate) gate: Option<String>,
     /// An option's key, number or label, or free text.
     pub(crate) choice: String,
+    /// Whether a run that waits for people continues in the background.
+    #[serde(default = "yes")]
+    pub(crate) resume: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a change of a run has done.
@@ -475,10 +482,16 @@ impl Actions {
         by: AnsweredBy,
         at: ExpectedSeq,
     ) -> Result<Done, Problem> {
-        let Answer { gate, choice } = answer;
+        let Answer { gate, choice, resume } = answer;
         let store = &*self.store;
         let gate = fabro_run::answer(store, run, gate.as_deref(), choice, by, at).await?;
         let answered = Some(format!("{}@{}", gate.node, gate.visit));
+        if *resume {
+            let root = self.store.root(run).await?;
+            let program = &self.config.program;
+            let resumed = fabro_run::resume_answered(Arc::clone(&self.store), root, program);
+            Box::pin(resumed).await?;
+        }
         Ok(Done { id: run, answered, sent_to: None, driven: self.is_driven(run).await? })
     }
 

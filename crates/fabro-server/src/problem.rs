@@ -4,7 +4,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fabro_config::ConfigError;
 use fabro_inspect::{PatchError, ReportError};
-use fabro_run::{GoalError, RunError};
+use fabro_run::{GoalError, NamedGate, RunError};
 use fabro_store::StoreError;
 use fabro_types::bounded;
 use schemars::JsonSchema;
@@ -247,12 +247,11 @@ impl From<RunError> for Problem {
                 "a resume continues with its default, or fails the gate without one",
             ),
             RunError::NoSuchGate { open, .. } => {
-                Self::not_found("gate_not_found", text, format!("waiting: {}", open.join(", ")))
+                Self::not_found("gate_not_found", text, format!("waiting: {}", listed(&open)))
             }
-            RunError::AmbiguousGate { names } => wrong(
-                "gate_ambiguous",
-                &format!("name one of them as `gate`: {}", names.join(", ")),
-            ),
+            RunError::AmbiguousGate { gates } => {
+                wrong("gate_ambiguous", &format!("name one of them as `gate`: {}", listed(&gates)))
+            }
             RunError::Choice(_) => wrong("choice_invalid", "answer with one of these"),
             RunError::NoAgent { agents, .. } if agents.is_empty() => {
                 conflict("no_agent", "only agent stages take messages")
@@ -275,4 +274,14 @@ fn last_lines(log: &str) -> String {
     let log = log.trim();
     let start = log.char_indices().rev().nth(1_999).map_or(0, |(at, _)| at);
     log[start..].to_owned()
+}
+/// The most gates that a problem lists.
+const MAX_LISTED: usize = 20;
+
+fn listed(gates: &[NamedGate]) -> String {
+    let mut lines: Vec<String> = gates.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    if gates.len() > MAX_LISTED {
+        lines.push(format!("… and {} more", gates.len() - MAX_LISTED));
+    }
+    lines.join("; ")
 }

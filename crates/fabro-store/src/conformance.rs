@@ -524,6 +524,8 @@ pub(crate) fn asked(run_id: RunId, seq: u64, branch: Option<&str>) -> Event {
         text_option: None,
         default_choice: None,
         deadline_ms: None,
+        item: None,
+        show: Vec::new(),
     };
     let mut event = event(run_id, seq, body);
     event.entry.node_id = Some("gate".into());

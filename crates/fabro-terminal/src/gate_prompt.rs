@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_gate::{AskError, GateAnswer, Interviewer, Question, Reply};
+use fabro_gate::{AskError, GateAnswer, Interviewer, Question, Reply, shown_lines};
 use fabro_types::clean;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::Mutex;
@@ -129,8 +129,9 @@ async fn prompt_until_answered<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
     answered: &mut Option<Instant>,
     question: Question,
 ) -> std::io::Result<Step> {
-    if let Some(preview) = &question.preview {
-        screen.preview(preview.trim_end());
+    let before = before(&question);
+    if !before.is_empty() {
+        screen.preview(before.trim_end());
     }
     let deadline = question.deadline.map(Instant::from_std);
     let mut prompt = Prompt::new(question);
@@ -163,6 +164,23 @@ async fn prompt_until_answered<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
     }
 }
 
+/// How many lines of a text are shown above a question.
+const SHOWN_LINES: usize = 30;
+
+/// What is shown above a question: the branch and the element that it asks about, the failures before it, and what the
+/// gate shows.
+fn before(question: &Question) -> String {
+    let Question { branch, item, failures, show, run, .. } = question;
+    let place =
+        branch.as_deref().into_iter().chain(item.as_deref()).collect::<Vec<_>>().join(" · ");
+    let place = Some(place).filter(|place| !place.is_empty()).into_iter();
+    let mut lines: Vec<String> = place.chain(failures.iter().map(|it| format!("✗ {it}"))).collect();
+    for shown in show {
+        lines.extend(shown_lines(shown, *run, SHOWN_LINES));
+    }
+    lines.join("\n")
+}
+
 /// The text that stays on the screen beside the question.
 fn result_text(prompt: &Prompt, step: &Step) -> Option<String> {
     let options = &prompt.question.options;
@@ -189,7 +207,13 @@ fn failed(error: impl fmt::Display) -> AskError {
 fn printable(question: &Question) -> Question {
     let mut question = question.clone();
     question.text = without_controls(&question.text);
-    question.preview = question.preview.as_deref().map(without_controls);
+    question.item = question.item.as_deref().map(without_controls);
+    for failure in &mut question.failures {
+        *failure = without_controls(failure);
+    }
+    for shown in &mut question.show {
+        shown.text = without_controls(&shown.text);
+    }
     for option in question.options.iter_mut().chain(&mut question.text_option) {
         option.label = without_controls(&option.label);
         option.unavailable = option.unavailable.as_deref().map(without_controls);

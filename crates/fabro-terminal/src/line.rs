@@ -147,7 +147,10 @@ fn stage_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         EventBody::GateAsked { .. } => (Mark::Ask, asked(name, &event.entry.body, event.ts_ms)?),
         EventBody::GateAnswered { label, text, source, by, .. } => {
             let answer = one_line(text.as_deref().unwrap_or(label), QUOTED);
-            let by = by.as_ref().map(|by| format!(" by {}", one_line(&by.name, QUOTED)));
+            let by = by
+                .as_ref()
+                .filter(|by| by.is_person())
+                .map(|by| format!(" by {}", one_line(&by.name, QUOTED)));
             let by = by.unwrap_or_default();
             (Mark::Note, format!("{name} was answered{by}: {answer} ({source})"))
         }
@@ -165,12 +168,16 @@ fn asked(name: &str, body: &EventBody, now_ms: i64) -> Option<String> {
         text_option,
         default_choice,
         deadline_ms,
+        item,
+        show: _,
     } = body
     else {
         return None;
     };
     let named = |it: &GateOption| format!("[{}] {}", it.key, one_line(&it.label, QUOTED));
-    let mut text = format!("{name} asks: {}", one_line(question, QUOTED));
+    let item = item.as_ref().map(|item| format!(" ({})", one_line(item, QUOTED)));
+    let item = item.unwrap_or_default();
+    let mut text = format!("{name}{item} asks: {}", one_line(question, QUOTED));
     for option in options {
         let _ = write!(text, " {}", named(option));
         if let Some(reason) = &option.unavailable {

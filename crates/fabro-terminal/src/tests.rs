@@ -208,6 +208,8 @@ fn a_gate_is_told() {
         text_option: None,
         default_choice: None,
         deadline_ms: None,
+        item: None,
+        show: Vec::new(),
     };
     bench.input(Input::Note {
         branch: Arc::clone(&branch),

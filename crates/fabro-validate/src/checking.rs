@@ -195,8 +195,10 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
     let of_nodes = workflow.node_indices().flat_map(|ix| {
         let node = workflow.node(ix);
         let prompt = node.attrs.get("prompt").filter(|_| text(&node.attrs, "prompt").is_some());
-        let label = || node.attrs.get("label").filter(|_| node.kind.is_llm());
-        [prompt.or_else(label), node.attrs.get("script")]
+        let is_gate = node.kind == NodeKind::Human;
+        let label = || node.attrs.get("label").filter(|_| node.kind.is_llm() || is_gate);
+        let show = node.attrs.get("show").filter(|_| is_gate);
+        [prompt.or_else(label), node.attrs.get("script"), show]
             .into_iter()
             .flatten()
             .chain(node.for_each())
@@ -206,7 +208,10 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
     });
     let mut texts: Vec<Text<'_>> = Vec::new();
     let mut by_place: HashMap<TextPlace, usize> = HashMap::new();
-    for (attr, node) in goal.into_iter().chain(of_nodes) {
+    let is_option = |edge: &&Edge| workflow.node(edge.from).kind == NodeKind::Human;
+    let options = workflow.edges().filter(is_option);
+    let options = options.filter_map(|edge| Some((edge.attrs.get("label")?, Some(edge.from))));
+    for (attr, node) in goal.into_iter().chain(of_nodes).chain(options) {
         let Some(compiled) = specs.compiled.template(attr) else { continue };
         if compiled.template.reads().is_empty() {
             continue;

@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     rule("freeform-edges", Error, "a human gate has at most one freeform edge"),
     rule("isolation", Error, "branches with git worktrees of their own join at a fan-in, which takes their files"),
     rule("label-condition", Warning, "a condition is not the label of its edge"),
-    rule("label-template", Warning, "labels have no templates: people see a label as it is written"),
+    rule("label-template", Warning, "only labels of gates and of the edges out of them have templates: others are shown as they are written"),
     rule("missing-attribute", Warning, "a node has the attribute that its handler works on"),
     rule("missing-prompt", Warning, "a node that asks a model has a prompt"),
     rule("missing-workflow", Error, "a sub-workflow node names its workflow"),

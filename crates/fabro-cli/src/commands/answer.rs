@@ -1,12 +1,13 @@
 //! `fabro answer`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use clap_complete::ArgValueCandidates;
 use fabro_events::{AnsweredBy, GateOption};
 use fabro_gate::{GateAnswer, match_answer};
-use fabro_run::{Gate, RunError, gate_names, open_gates_of_family, os_user};
-use fabro_store::{SqliteStore, StoreError};
+use fabro_run::{Gate, ResumedByAnswer, RunError, gate_names, open_gates_of_family, os_user};
+use fabro_store::{Runs as _, SqliteStore, StoreError};
 use fabro_terminal::clean;
 use fabro_types::{RunId, one_line};
 
@@ -25,17 +26,21 @@ const LABEL: usize = 80;
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     override_usage = "fabro answer [OPTIONS] <RUN> [GATE] <CHOICE>",
-    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\n`fabro inspect RUN` shows the questions and their options. A run that is paused continues with\n`fabro resume`; one that is being driven continues by itself."
+    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\n`fabro gates` lists the questions of all runs, `fabro inspect RUN` those of one. GATE is the shortest name\nthat is unique: `review`, `review@2`, `review[3]` for an element of a list, `work[3]/review`.\nA run that waits for a person continues in the background."
 )]
 pub struct AnswerArgs {
     /// The run: its id, the beginning of it, or `latest`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
-    /// An option's key, number or label, or free text; before it the gate (NODE or NODE@VISIT) if
-    /// several wait. Without it the questions are shown
+    /// An option's key, number or label, or free text; before it the gate if several wait.
+    /// Without it the questions are shown
     #[arg(num_args = 0..=2, value_name = "[GATE] CHOICE", add = ArgValueCandidates::new(complete::choices))]
     pub words: Vec<String>,
+
+    /// Only record the answer; `fabro resume` continues the run
+    #[arg(long)]
+    pub no_resume: bool,
 }
 
 /// Answers a gate, of the run or of one of its sub-workflows.
@@ -56,9 +61,40 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
     };
     let by = AnsweredBy::new(os_user(), "cli");
     let gate = fabro_run::answer(&store, run, name, choice, by, None).await?;
-    let hint = resume_hint(&store, run, global).await?;
-    output::text(&format!("answered {}{}\n{hint}", gate.node, meaning(&gate)))?;
+    output::text(&answered_text(&gate))?;
+    let hint = if args.no_resume {
+        resume_hint(&store, run, global).await?
+    } else {
+        resumed_text(&Arc::new(store), run, global).await?
+    };
+    output::text(&hint)?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// What was answered, and how it was read.
+pub(super) fn answered_text(gate: &Gate) -> String {
+    let item = gate.item.as_ref().map(|item| format!(" ({})", clean(item))).unwrap_or_default();
+    format!("answered {}{item}{}\n", gate.node, meaning(gate))
+}
+
+/// Continues a run that waits for people in the background, and says how to follow it; else how to continue it.
+pub(super) async fn resumed_text(
+    store: &Arc<SqliteStore>,
+    run: RunId,
+    global: &Global,
+) -> anyhow::Result<String> {
+    let root = store.root(run).await?;
+    let program = std::env::current_exe()?;
+    let resumed = Box::pin(fabro_run::resume_answered(Arc::clone(store), root, &program)).await?;
+    let how = match resumed {
+        ResumedByAnswer::Resumed(started) => {
+            global.warn(&started.warnings);
+            "the run continues in the background"
+        }
+        ResumedByAnswer::Driven => "the run continues",
+        ResumedByAnswer::NotWaiting => return resume_hint(store, run, global).await,
+    };
+    Ok(format!("{how} · follow: {}\n", global.command(&format!("logs {root} -f"))))
 }
 
 /// Whether there is no such run.
@@ -102,8 +138,6 @@ async fn unanswered(
     }
     output::stderr(&questions(&gates, global.paint_stderr()));
     let names = gate_names(&gates);
-    let several = gates.len() > 1;
-    let mut commands = Vec::new();
     let open = gates.iter().zip(&names).filter(|(gate, _)| gate.pending_answer.is_none());
     if open.clone().next().is_none() {
         let hint = resume_hint(store, run, global).await?;
@@ -113,13 +147,18 @@ async fn unanswered(
         };
         return Ok(error::usage("every gate has been answered", hint.to_owned()));
     }
-    for (gate, name) in open {
-        let name = if several { format!("{name} ") } else { String::new() };
+    if gates.len() > 1 {
+        let command = global.command(&format!("answer {run} GATE CHOICE"));
+        let fix = format!("answer with `{command}`: GATE is a name above, such as `{}`", names[0]);
+        return Ok(error::usage("the answer is missing", fix));
+    }
+    let mut commands = Vec::new();
+    for (gate, _) in open {
         let options = gate.options.iter().filter(|option| option.unavailable.is_none());
         let keys = options.chain(&gate.text_option).map(|option| clean(&option.key).into_owned());
         let text = gate.freeform.then(|| "\"TEXT\"".to_owned());
         for choice in keys.filter(|key| !key.is_empty()).chain(text) {
-            commands.push(format!("`{}`", global.command(&format!("answer {run} {name}{choice}"))));
+            commands.push(format!("`{}`", global.command(&format!("answer {run} {choice}"))));
         }
     }
     Ok(error::usage("the answer is missing", format!("answer with {}", commands.join(" or "))))

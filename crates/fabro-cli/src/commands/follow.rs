@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use fabro_events::{Event, EventBody};
-use fabro_run::is_driven;
-use fabro_store::{ChangeMark, Follow as _, SqliteStore};
+use fabro_engine::{checkpoint, read_all};
+use fabro_events::{Event, EventBody, EventSink as _};
+use fabro_run::{is_driven, now_ms};
+use fabro_store::{ChangeMark, Follow as _, RunLog as _, SqliteStore};
+use fabro_terminal::{Mode, Progress};
 use fabro_types::RunId;
+use tokio::signal::ctrl_c;
 
+use super::wait::{exit_of, note, stopped};
+use crate::drive::{ShownArgs, mode};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
@@ -54,6 +60,66 @@ impl<'s> Follow<'s> {
         let is_over = self.polls_without_driver > MAX_POLLS_WITHOUT_DRIVER;
         Ok(if is_over { News::NoDriver } else { News::Nothing })
     }
+}
+
+/// How many events are read at a time.
+const PAGE: usize = 1_000;
+
+/// Shows what another process does with a run, until it ends or pauses. Ctrl-C ends only this.
+pub(super) async fn follow_driven(
+    store: &SqliteStore,
+    run: RunId,
+    shown: ShownArgs,
+    global: &Global,
+) -> anyhow::Result<Exit> {
+    let mode = mode(shown, global);
+    let progress = Progress::new(mode, global.paint_stderr(), now_ms);
+    let mut follow = Follow::begin(store, run).await?;
+    let past = read_all(store, run).await?;
+    let mut last = past.last().map_or(0, |event| event.seq);
+    if mode != Mode::Json && mode != Mode::Quiet {
+        output::stderr(&format!("run {run} is driven by another process; following it\n"));
+    }
+    progress.recall(&checkpoint::effective(&past));
+    let following = async {
+        loop {
+            loop {
+                let page = store.read(run, last, PAGE).await?;
+                for event in &page {
+                    last = event.seq;
+                    progress.event(event);
+                }
+                if page.len() < PAGE {
+                    break;
+                }
+            }
+            if let Some(report) = stopped(store, run).await? {
+                // What was committed since the last read.
+                for event in &store.read(run, last, usize::MAX).await? {
+                    progress.event(event);
+                }
+                return anyhow::Ok(report);
+            }
+            follow.next().await?;
+        }
+    };
+    let report = tokio::select! {
+        report = following => report?,
+        signal = ctrl_c() => {
+            signal?;
+            progress.finish();
+            output::stderr(&format!("run {run} continues in the background\n"));
+            return Ok(Exit::INTERRUPTED);
+        }
+    };
+    progress.finish();
+    if let Some(error) = progress.take_write_error() {
+        return Err(output::unwritten(&error));
+    }
+    if mode != Mode::Json {
+        output::stderr(&note(&report, global));
+    }
+    Ok(exit_of(report.status))
 }
 
 /// Reports that no process drives a run which has not ended.

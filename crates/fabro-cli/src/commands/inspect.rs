@@ -80,9 +80,6 @@ async fn next_steps(
         RunStatus::Paused | RunStatus::Interrupted if all_answered && !report.gates.is_empty() => {
             format!("continue with: {resume}\n")
         }
-        RunStatus::Paused | RunStatus::Interrupted if !report.gates.is_empty() => {
-            format!("answer with: {answer}\nand then continue with: {resume}\n")
-        }
         _ if !report.gates.is_empty() => format!("answer with: {answer}\n"),
         _ if is_paused
             && report.pause.as_ref().map(|it| it.reason) == Some(PauseReason::Budget) =>

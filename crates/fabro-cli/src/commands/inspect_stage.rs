@@ -43,6 +43,9 @@ pub fn stage_text(
     if let Some(gate) = &report.gate {
         text.push_str(&questions(std::slice::from_ref(gate), paint));
     }
+    if let Some(answer) = &report.answer {
+        let _ = writeln!(text, "{answer}");
+    }
     text.push_str(&given(report, paint));
     if report.is_command() {
         text.push_str(&output_text("stdout", report.response.as_ref(), &dir, &all, paint));

@@ -19,6 +19,7 @@ pub mod fmt;
 mod follow;
 pub mod fork;
 mod from_upstream;
+pub mod gates;
 pub mod graph;
 pub mod init;
 pub mod inspect;

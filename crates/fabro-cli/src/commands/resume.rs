@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap_complete::ArgValueCandidates;
-use fabro_run::{RefreshedModels, ResumeOptions, Run, RunError};
+use fabro_run::{RefreshedModels, ResumeOptions, Run, RunError, is_driven};
+use fabro_store::Runs as _;
 use fabro_terminal::diagnostics;
 use fabro_types::RunId;
 
+use super::follow::follow_driven;
 use super::run::{detach, file_name, read_option, read_script, warnings_text};
 use crate::complete;
 use crate::drive::{ShownArgs, drive};
@@ -21,7 +23,7 @@ use crate::values::amount;
 /// Resume a run that was paused, interrupted or killed
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over,\nand an agent continues its conversation."
+    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over,\nand an agent continues its conversation. A run that another process is driving is followed until it\nends; the exit code is that of the run."
 )]
 pub struct ResumeArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -73,6 +75,15 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     let (store, id) = global.find_run(&args.run).await?;
     let store = Arc::new(store);
+    let root = store.root(id).await?;
+    if args.at_seq.is_none() && options(&args).is_empty() && is_driven(&*store, root).await? {
+        return if args.detach {
+            output::stdout(&format!("{root}\n"))?;
+            Ok(Exit::SUCCEEDED)
+        } else {
+            follow_driven(&store, root, args.shown, global).await
+        };
+    }
     let run = Run::open(store.clone(), &store.runs_dir(), id).await?;
     if let Some(seq) = args.at_seq {
         run.check_at(seq)?;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabro_events::ForkPoint;
-use fabro_gate::default_option;
+use fabro_gate::{default_option, shown_lines};
 use fabro_inspect::StageRow;
 use fabro_run::{Gate, gate_names, now_ms};
 use fabro_terminal::{Paint, clean, one_line, tokens, took, why};
@@ -44,40 +44,53 @@ pub(crate) fn cost_text(usage: &Usage) -> String {
     }
 }
 
-/// Gates that wait, each with what it asks and what can be chosen.
+/// Gates that wait, each with what it asks, what it shows and what can be chosen.
 pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
+    let names = gate_names(gates);
+    gates.iter().zip(names).map(|(gate, name)| gate_text(gate, &name, paint)).collect()
+}
+
+/// How many lines of a text are shown under a question.
+const SHOWN_LINES: usize = 30;
+
+/// A gate that waits.
+pub(crate) fn gate_text(gate: &Gate, name: &str, paint: Paint) -> String {
     let mut text = String::new();
-    for (gate, name) in gates.iter().zip(gate_names(gates)) {
-        let name = paint.bold(&name);
-        let _ = writeln!(text, "{} {name} asks: {}", paint.odd("?"), clean(&gate.question));
-        for failure in &gate.failures {
-            let _ = writeln!(text, "    {} {}", paint.bad("✗"), one_line(failure, 200));
+    let name = paint.bold(&clean(name));
+    let item = gate.item.as_ref().map(|item| format!(" ({})", one_line(item, 60)));
+    let item = item.unwrap_or_default();
+    let _ = writeln!(text, "{} {name}{item} asks: {}", paint.odd("?"), clean(&gate.question));
+    for failure in &gate.failures {
+        let _ = writeln!(text, "    {} {}", paint.bad("✗"), one_line(failure, 200));
+    }
+    if let Some(answer) = &gate.pending_answer {
+        let answer = paint.bold(&one_line(answer, 100));
+        let _ = writeln!(text, "    answered with {answer}, which the run takes when it continues");
+        return text;
+    }
+    for shown in &gate.show {
+        for line in shown_lines(shown, Some(gate.run), SHOWN_LINES) {
+            let _ = writeln!(text, "    {} {}", paint.dim("│"), clean(&line));
         }
-        if let Some(answer) = &gate.pending_answer {
-            let answer = paint.bold(&one_line(answer, 100));
-            let _ =
-                writeln!(text, "    answered with {answer}, which the run takes when it continues");
-            continue;
-        }
-        for option in &gate.options {
+    }
+    for option in &gate.options {
+        let label = one_line(&option.label, 100);
+        let reason = option.unavailable.as_ref();
+        let reason = reason.map(|it| format!("  not now: {}", one_line(it, 200)));
+        let reason = paint.dim(&reason.unwrap_or_default());
+        let _ = writeln!(text, "    [{}] {label}  → {}{reason}", clean(&option.key), option.to);
+    }
+    match gate.text_option.as_ref().filter(|option| !option.key.is_empty()) {
+        Some(option) => {
+            let key = clean(&option.key);
             let label = one_line(&option.label, 100);
-            let reason = option.unavailable.as_ref();
-            let reason = reason.map(|it| format!("  not now: {}", one_line(it, 200)));
-            let reason = paint.dim(&reason.unwrap_or_default());
-            let _ = writeln!(text, "    [{}] {label}  → {}{reason}", clean(&option.key), option.to);
+            let _ = writeln!(text, "    [{key}] {label}  → {}, or free text", option.to);
         }
-        match gate.text_option.as_ref().filter(|option| !option.key.is_empty()) {
-            Some(option) => {
-                let key = clean(&option.key);
-                let label = one_line(&option.label, 100);
-                let _ = writeln!(text, "    [{key}] {label}  → {}, or free text", option.to);
-            }
-            None if gate.freeform => text.push_str("    or free text\n"),
-            None => {}
-        }
-        if let Some(left_ms) = gate.left_ms(now_ms()) {
-            let _ = writeln!(text, "    {}", at_the_limit(gate, left_ms));
-        }
+        None if gate.freeform => text.push_str("    or free text\n"),
+        None => {}
+    }
+    if let Some(left_ms) = gate.left_ms(now_ms()) {
+        let _ = writeln!(text, "    {}", at_the_limit(gate, left_ms));
     }
     text
 }

@@ -108,7 +108,7 @@ async fn changed(
 }
 
 /// The run as it is, unless a process drives it.
-async fn stopped(store: &SqliteStore, run: RunId) -> anyhow::Result<Option<Inspect>> {
+pub(super) async fn stopped(store: &SqliteStore, run: RunId) -> anyhow::Result<Option<Inspect>> {
     // Asked before reading: a driver commits the end before it lets the run go.
     if is_driven(store, run).await? {
         return Ok(None);
@@ -117,7 +117,7 @@ async fn stopped(store: &SqliteStore, run: RunId) -> anyhow::Result<Option<Inspe
     Ok(Some(report))
 }
 
-fn exit_of(status: RunStatus) -> Exit {
+pub(super) fn exit_of(status: RunStatus) -> Exit {
     match status {
         RunStatus::Succeeded => Exit::SUCCEEDED,
         RunStatus::Paused => Exit::PAUSED,
@@ -133,6 +133,13 @@ fn print(report: &Inspect, is_json: bool, global: &Global) -> anyhow::Result<()>
         return output::json_text(format!("{}\n", json!({"id": run, "status": report.status})));
     }
     output::stdout(&format!("{run} {}\n", report.status))?;
+    output::stderr(&note(report, global));
+    Ok(())
+}
+
+/// Why a run ended or stopped, and what to do; empty after success.
+pub(super) fn note(report: &Inspect, global: &Global) -> String {
+    let run = report.id;
     let resume = global.command(&format!("resume {run}"));
     let note = match (report.status, &report.failure, &report.pause) {
         (_, Some(failure), _) => failure_line(failure),
@@ -145,10 +152,9 @@ fn print(report: &Inspect, is_json: bool, global: &Global) -> anyhow::Result<()>
         (RunStatus::Interrupted, ..) => {
             format!("no process is driving the run; continue with: {resume}")
         }
-        _ => return Ok(()),
+        _ => return String::new(),
     };
-    output::stderr(&format!("{note}\n"));
-    Ok(())
+    format!("{note}\n")
 }
 
 fn timed_out(waiting: &[RunId], args: &WaitArgs, global: &Global) -> anyhow::Error {

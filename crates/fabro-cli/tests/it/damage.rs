@@ -50,7 +50,7 @@ fn check_lost_output(rest: &str, at: &str) {
     let script = r#"{"*": [{"text": "done"}]}"#;
     let project = Project::with(&[("flow.fabro", &flow), ("m.json", script)]);
     assert_eq!(project.exit(&["run", "flow.fabro", "--model-script", "m.json"]), 3);
-    assert_eq!(project.exit(&["answer", "latest", "go"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "go"]), 0);
     let kept: Vec<_> = blobs(&project).into_iter().map(|it| (fs::read(&it).unwrap(), it)).collect();
     for (_, path) in &kept {
         fs::remove_file(path).unwrap();
@@ -222,7 +222,7 @@ fn nothing_is_written_over_a_last_commit_that_cannot_be_read() {
     for args in [
         &["resume", "latest"][..],
         &["run", "other.fabro"],
-        &["answer", "latest", "yes"],
+        &["answer", "--no-resume", "latest", "yes"],
         &["events", "latest"],
         &["inspect", "latest"],
         &["verify", "latest"],
@@ -265,7 +265,7 @@ fn a_database_that_is_older_than_the_files_of_stages_is_refused() {
     assert_eq!(project.exit(&["run", "flow.fabro"]), 3);
     let state = project.path().join(".fabro/state");
     let older = ["fabro.db", "fabro.db-wal"].map(|name| fs::read(state.join(name)).unwrap());
-    assert_eq!(project.exit(&["answer", "latest", "T"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "T"]), 0);
     assert_eq!(project.exit(&["resume", "latest"]), 3);
     for (name, bytes) in ["fabro.db", "fabro.db-wal"].into_iter().zip(older) {
         fs::write(state.join(name), bytes).unwrap();
@@ -273,7 +273,7 @@ fn a_database_that_is_older_than_the_files_of_stages_is_refused() {
     // Nor is it known any more how far the log went.
     fs::remove_dir_all(state.join("heads")).unwrap();
     fs::remove_file(state.join("fabro.db-shm")).unwrap();
-    assert_eq!(project.exit(&["answer", "latest", "T"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "T"]), 0);
     for args in [&["resume", "latest"], &["verify", "latest"]] {
         let shown = project.run(args);
         assert!(

@@ -338,6 +338,19 @@ fn gates() {
 }
 
 #[test]
+fn what_a_gate_shows() {
+    let project = example("Apply", "{}", &[]);
+    assert_snapshot!(run(&project, &["-I", "stage=test", "--auto-approve"], 0), @r"
+    start@1 succeeded -> plan
+    plan@1 succeeded -> ask
+    ask@1 succeeded -> apply
+    apply@1 succeeded -> exit
+    exit@1 succeeded
+    succeeded
+    ");
+}
+
+#[test]
 fn imports() {
     let judge = examples().find(|(name, _)| *name == "Judge").unwrap().1;
     let files = [("lib/judge.fabro", judge), ("lib/prompts/read.md", "Read it.")];

@@ -22,12 +22,12 @@ fn gates_of_two_sub_workflows_are_told_apart() {
     assert_snapshot!(project.run(&["run", "parent.fabro", "-q"]), @r"
     exit 3
     ── stderr
-    run [ID] is paused at one@1/ask@1, two@1/ask@1. Continue with: fabro answer [ID] GATE CHOICE and then fabro resume [ID]
+    run [ID] is paused at one@1/ask@1, two@1/ask@1. Continue with: fabro answer [ID] GATE CHOICE
     ");
     let report = project.json(&["inspect", "latest", "--json"]);
     let within: Vec<_> =
         report["gates"].as_array().unwrap().iter().map(|it| &it["within"]).collect();
-    assert_snapshot!(serde_json::json!(within), @r#"[["one@1"],["two@1"]]"#);
+    assert_snapshot!(serde_json::json!(within), @r#"[["fan@1/one/one@1"],["fan@1/two/two@1"]]"#);
     let text = project.run(&["inspect", "latest"]);
     assert_snapshot!(text[text.find('?').unwrap()..], @r"
     ? one@1/ask@1 asks: Ship it?
@@ -37,22 +37,25 @@ fn gates_of_two_sub_workflows_are_told_apart() {
         [Y] Yes  → exit
         [N] No  → exit
     answer with: fabro answer [ID] GATE CHOICE
-    and then continue with: fabro resume [ID]
     ");
-    assert_snapshot!(project.run(&["answer", "latest", "y"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "y"]), @r"
     exit 2
     ── stderr
     error: several gates wait for an answer
-      help: name one of them before the choice: one@1/ask@1, two@1/ask@1
+      help: name one of them before the choice:
+      one@1/ask@1  Ship it?
+      two@1/ask@1  Ship it?
     ");
-    assert_snapshot!(project.run(&["answer", "latest", "ask", "y"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "ask", "y"]), @r"
     exit 2
     ── stderr
     error: several gates wait for an answer
-      help: name one of them before the choice: one@1/ask@1, two@1/ask@1
+      help: name one of them before the choice:
+      one@1/ask@1  Ship it?
+      two@1/ask@1  Ship it?
     ");
-    assert_eq!(project.exit(&["answer", "latest", "one@1/ask@1", "y"]), 0);
-    assert_eq!(project.exit(&["answer", "latest", "two/ask", "y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "one@1/ask@1", "y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "two/ask", "y"]), 0);
     assert_eq!(project.exit(&["resume", "latest"]), 0);
 }
 
@@ -61,7 +64,7 @@ fn an_answer_that_waits_for_the_resume_is_shown() {
     let _filters = filters().bind_to_scope();
     let project = Project::with(&[("child.fabro", CHILD), ("parent.fabro", PARENT)]);
     assert_eq!(project.exit(&["run", "parent.fabro", "-q"]), 3);
-    assert_eq!(project.exit(&["answer", "latest", "one@1/ask@1", "y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "one@1/ask@1", "y"]), 0);
     let text = project.run(&["inspect", "latest"]);
     assert_snapshot!(text[text.find('?').unwrap()..], @r"
     ? one@1/ask@1 asks: Ship it?
@@ -70,9 +73,8 @@ fn an_answer_that_waits_for_the_resume_is_shown() {
         [Y] Yes  → exit
         [N] No  → exit
     answer with: fabro answer [ID] GATE CHOICE
-    and then continue with: fabro resume [ID]
     ");
-    assert_eq!(project.exit(&["answer", "latest", "two/ask", "N"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "two/ask", "N"]), 0);
     let text = project.run(&["inspect", "latest"]);
     assert_snapshot!(text.lines().last().unwrap(), @"continue with: fabro resume [ID]");
     assert!(!text.contains("answer with"), "{text}");
@@ -80,7 +82,7 @@ fn an_answer_that_waits_for_the_resume_is_shown() {
     // The sub-workflows of branches begin in any order.
     let either = ["y, N", "N, y"].map(|it| format!("answered with {it}, not resumed yet"));
     assert!(either.iter().any(|it| list.contains(it)), "{list}");
-    assert_snapshot!(project.run(&["answer", "latest"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest"]), @r"
     exit 2
     ── stderr
     ? one@1/ask@1 asks: Ship it?
@@ -106,19 +108,21 @@ fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     · run resumed
     paused in [T], 0 stages
     ? review@1 asks: Ship it?
+        │ prepare@1:
+        │ ready
         [Y] Yes  → ship
         [N] No  → exit
-    run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE
     ");
     let runs = project.json(&["ps", "-a", "--json"]);
-    assert_eq!(project.exit(&["answer", "latest", "other", "n"]), 2);
-    assert_snapshot!(project.run(&["answer", "latest", "sub", "n"]), @r"
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "other", "n"]), 2);
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "sub", "n"]), @r"
     exit 0
     ── stdout
     answered review: [N] No
     continue with: fabro resume [ID]
     ");
-    assert_eq!(project.exit(&["answer", runs[0]["id"].as_str().unwrap(), "y"]), 2);
+    assert_eq!(project.exit(&["answer", "--no-resume", runs[0]["id"].as_str().unwrap(), "y"]), 2);
     assert_eq!(project.exit(&["resume", "latest"]), 0);
 }
 
@@ -138,27 +142,26 @@ fn answers_that_do_not_count_are_refused_with_the_reason() {
         [N] No  → exit
         [R] Revise  → more, or free text
     answer with: fabro answer [ID] CHOICE
-    and then continue with: fabro resume [ID]
     ");
-    assert_snapshot!(project.run(&["answer", "latest", "ship"]), @r#"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "ship"]), @r#"
     exit 2
     ── stderr
     error: "ship" cannot be chosen, because tests=passed does not hold, there is no value: choose [N] No or write some text
       help: answer with one of these
     "#);
-    assert_eq!(project.exit(&["answer", "latest", "R", "make it shorter"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "R", "make it shorter"]), 0);
     assert_eq!(project.exit(&["resume", "latest"]), 0);
-    assert_snapshot!(project.run(&["answer", "latest", "ask", "n"]), @r#"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "ask", "n"]), @r#"
     exit 2
     ── stderr
-    error: gate ask@1 was answered before: "make it shorter" (cli)
+    error: gate ask@1 was answered before: "make it shorter", by [USER] (cli)
       help: an answer counts once; `fabro rewind` takes the run back before it
     "#);
     assert_snapshot!(project.run(&["explain", "latest", "ask"]), @r#"
     exit 0
     ── stdout
     ask → more  by rule preferred_label
-      a person answered with `fabro answer`: "make it shorter"
+      answered by [USER] (cli) after [T]: "make it shorter"
       ✗ exit  "[S] Ship"  if tests=passed
           ✗ tests=passed  saw ""
       ✓ more  "[R] Revise"  unconditional
@@ -189,7 +192,7 @@ fn a_question_names_the_failures_before_it() {
         again [shape=parallelogram, script=true]; again -> ask }"#;
     let project = Project::with(&[("flow.fabro", source)]);
     assert_eq!(project.exit(&["run", "flow.fabro", "-q"]), 3);
-    assert_snapshot!(project.run(&["answer", "latest"]), @r#"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest"]), @r#"
     exit 2
     ── stderr
     ? ask@1 asks: Ship it?
@@ -203,7 +206,7 @@ fn a_question_names_the_failures_before_it() {
     let failures =
         project.json(&["inspect", "latest", "--json"])["gates"][0]["failures"].to_string();
     assert_snapshot!(failures, @r#"["fan@1/a/a@1: exit code 1: bad","test@1: exit code 4"]"#);
-    assert_eq!(project.exit(&["answer", "latest", "A"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "A"]), 0);
     assert_eq!(project.exit(&["resume", "latest", "-q"]), 3);
     // What was known at the last gate and handled by an edge is not repeated.
     let text = project.run(&["inspect", "latest"]);
@@ -213,7 +216,6 @@ fn a_question_names_the_failures_before_it() {
         [A] Again  → again
         [S] Stop  → exit, or free text
     answer with: fabro answer [ID] CHOICE
-    and then continue with: fabro resume [ID]
     ");
     assert_snapshot!(project.run(&["explain", "latest"]), @r"
     exit 0

@@ -120,7 +120,7 @@ fn a_working_directory_that_is_gone_is_named() {
     let mut command = project.command(&["run", "flow.fabro", "--store", &store]);
     assert_eq!(command.current_dir(&work).output().unwrap().status.code(), Some(3));
     std::fs::rename(&work, project.path().join("moved")).unwrap();
-    assert_eq!(project.exit(&["answer", "latest", "y", "--store", &store]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "y", "--store", &store]), 0);
     let shown = project.run(&["resume", "latest", "--store", &store]);
     assert!(shown.contains("the run's working directory DIR/work is gone"), "{shown}");
     assert!(!shown.starts_with("exit 0"));

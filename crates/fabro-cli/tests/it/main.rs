@@ -27,6 +27,7 @@ mod local_models;
 mod logs;
 mod models;
 mod old_stores;
+mod open_gates;
 mod pages;
 mod parity;
 mod parts;

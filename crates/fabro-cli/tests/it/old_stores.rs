@@ -84,7 +84,7 @@ fn a_finished_run_can_be_read() {
 fn a_run_that_waits_at_a_gate_is_answered_and_resumed() {
     each_format("paused", |project| {
         assert_eq!(statuses(project), "paused");
-        assert_eq!(project.exit(&["answer", "latest", "Y"]), 0);
+        assert_eq!(project.exit(&["answer", "--no-resume", "latest", "Y"]), 0);
         assert_eq!(project.exit(&["resume", "latest"]), 0);
         assert_eq!(statuses(project), "succeeded");
     });

@@ -94,7 +94,7 @@ fn by_command(project: &Project, action: &str, inputs: &Value, run: &str) -> Opt
         .collect();
     let mut args: Vec<&str> = match action {
         "start" => vec!["run", text("workflow"), "--goal", text("goal"), "--detach"],
-        "answer" => vec!["answer", run, text("choice")],
+        "answer" => vec!["answer", "--no-resume", run, text("choice")],
         "steer" => vec!["steer", run, text("text")],
         "cancel" => vec!["cancel", run, "--reason", text("reason")],
         "resume" => vec!["resume", run, "--detach"],
@@ -197,10 +197,10 @@ fn start() -> Step {
 fn answers_and_messages_have_the_same_result_each_way() {
     let results = check(&[
         start(),
-        step("answer", json!({"choice": "maybe"})),
+        step("answer", json!({"choice": "maybe", "resume": false})),
         step("steer", json!({"text": "be brief"})),
-        step("answer", json!({"choice": "y"})),
-        step("answer", json!({"choice": "n"})),
+        step("answer", json!({"choice": "y", "resume": false})),
+        step("answer", json!({"choice": "n", "resume": false})),
         step("resume", json!({})),
         step("resume", json!({})),
         step("cancel", json!({"reason": "late"})),
@@ -221,7 +221,7 @@ fn going_back_has_the_same_result_each_way() {
         step("cancel", json!({"reason": "again"})),
         step("rewind", json!({"stage": "make"})),
         step("resume", json!({})),
-        step("answer", json!({"choice": "Yes"})),
+        step("answer", json!({"choice": "Yes", "resume": false})),
         step("resume", json!({})),
     ]);
     insta::assert_snapshot!(results, @"start, rewind refused, rewind, fork, resume, cancel, cancel refused, rewind, resume, answer, resume");

@@ -44,44 +44,45 @@ fn a_gate_is_answered_later() {
     stage    visits  status time  tokens
     prepare       1  succeeded [T]
     paused in [T], 1 stage
-    run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE
     ");
     assert_eq!(status(&project), "paused");
-    assert_snapshot!(project.run(&["answer", "latest", "maybe"]), @r#"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "maybe"]), @r#"
     exit 2
     ── stderr
     error: "maybe" is not an answer: choose [Y] Yes or [N] No
       help: answer with one of these
     "#);
-    assert_snapshot!(project.run(&["answer", "y"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "y"]), @r"
     exit 2
     ── stderr
     error: there is no run `y`; `fabro ps` lists them
       help: name the run before the choice: `fabro answer latest y`
     ");
-    assert_snapshot!(project.run(&["answer", "latest", "other", "y"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "other", "y"]), @r"
     exit 2
     ── stderr
     error: no gate `other` waits for an answer
-      help: waiting: review@1; a text of several words stands in quotes
+      help: these wait; a text of several words stands in quotes:
+      review@1  Ship it?
     ");
-    assert_snapshot!(project.run(&["answer", "latest", "review", "y"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "review", "y"]), @r"
     exit 0
     ── stdout
     answered review: [Y] Yes
     continue with: fabro resume [ID]
     ");
-    assert_snapshot!(project.run(&["answer", "latest", "n"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "n"]), @r"
     exit 2
     ── stderr
     error: gate `review` (visit 1) has been answered already
       help: the run takes that answer when it continues; `fabro inspect` shows it
     ");
     assert_eq!(project.exit(&["resume", "latest"]), 0);
-    assert_snapshot!(project.run(&["answer", "latest", "y"]), @r"
+    assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "y"]), @r"
     exit 2
     ── stderr
-    error: gate review@1 was answered before: [Y] Yes (cli)
+    error: gate review@1 was answered before: [Y] Yes, by [USER] (cli)
       help: an answer counts once; `fabro rewind` takes the run back before it
     ");
     let report = project.json(&["inspect", "latest", "--json"]);
@@ -104,6 +105,8 @@ fn an_open_question_is_shown_with_its_run_and_its_stage() {
     review@1 has not ended: paused, [T] so far
     started   [UTC]
     ? review@1 asks: Ship it?
+        │ prepare@1:
+        │ ready
         [Y] Yes  → ship
         [N] No  → exit
     ");
@@ -126,12 +129,13 @@ fn an_open_question_is_shown_with_its_run_and_its_stage() {
     review@1   paused [T]
 
     ? review@1 asks: Ship it?
+        │ prepare@1:
+        │ ready
         [Y] Yes  → ship
         [N] No  → exit
     answer with: fabro answer [ID] CHOICE
-    and then continue with: fabro resume [ID]
     ");
-    assert_eq!(project.exit(&["answer", "latest", "n"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "n"]), 0);
     assert_eq!(project.exit(&["resume", "latest", "-q"]), 0);
     assert!(project.json(&["inspect", "latest", "--json"]).get("gates").is_none());
 }
@@ -139,7 +143,7 @@ fn an_open_question_is_shown_with_its_run_and_its_stage() {
 #[test]
 fn a_quiet_resume_says_nothing() {
     let project = waiting();
-    assert_eq!(project.exit(&["answer", "latest", "y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "y"]), 0);
     assert_snapshot!(project.run(&["resume", "latest", "--quiet"]), @"exit 0");
     assert_eq!(project.exit(&["resume", "latest", "--quiet", "--json"]), 2);
 }
@@ -147,7 +151,7 @@ fn a_quiet_resume_says_nothing() {
 #[test]
 fn a_run_in_the_background_is_at_work_when_the_command_returns() {
     let project = waiting();
-    assert_eq!(project.exit(&["answer", "latest", "y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "y"]), 0);
     assert_eq!(project.exit(&["resume", "latest", "--detach"]), 0);
     let events = project.run(&["events", "-f", "latest"]);
     assert!(events.contains("run resumed"), "{events}");
@@ -345,7 +349,7 @@ fn a_gate_that_is_not_needed_any_more_is_not_asked_for() {
     }"#;
     let project = Project::with(&[("gate.fabro", GATE), ("parent.fabro", source)]);
     assert_eq!(project.exit(&["run", "parent.fabro"]), 3);
-    assert_eq!(project.exit(&["answer", "latest", "y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", "latest", "y"]), 0);
     assert_eq!(project.exit(&["resume", "latest"]), 0);
 }
 

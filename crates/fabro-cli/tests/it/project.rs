@@ -126,7 +126,9 @@ pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
 }
 
 /// What makes ids, times and durations the same in every run.
-pub(crate) const FILTERS: [(&str, &str); 8] = [
+pub(crate) const FILTERS: [(&str, &str); 10] = [
+    (r"\bby \S+ \((cli|terminal|http|page|mcp)\)", "by [USER] ($1)"),
+    (r"was answered by [^:\n]+:", "was answered by [USER]:"),
     (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "[ID]"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "[TS]"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "[UTC]"),

@@ -139,7 +139,10 @@ fn a_resume_takes_secrets_of_the_run_from_the_environment() {
     let output = run(&project, &["run", "run.toml", "--model-script", "script.json"], &env);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     check(&project, &output);
-    assert_eq!(run(&project, &["answer", "latest", "Yes"], &env).status.code(), Some(0));
+    assert_eq!(
+        run(&project, &["answer", "--no-resume", "latest", "Yes"], &env).status.code(),
+        Some(0)
+    );
     let output = run(&project, &["resume", "latest"], &env);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let shown = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -176,7 +179,7 @@ fn what_people_give_is_refused_where_it_holds_a_secret() {
     let paused = run(&project, &start, &[("MY_TOKEN", TOKEN)]);
     assert_eq!(paused.status.code(), Some(3), "{paused:?}");
     shown.extend([
-        refused(&["answer", "latest", &word]),
+        refused(&["answer", "--no-resume", "latest", &word]),
         refused(&["resume", "latest", "--answers", "answers.json"]),
         refused(&["steer", "latest", &word]),
         refused(&["fork", "latest", "start", "--set", &set]),

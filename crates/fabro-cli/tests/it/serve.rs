@@ -140,7 +140,7 @@ fn runs_are_changed_as_by_the_command_line() {
     assert_eq!(weak.problem(), "412 run_changed");
     server.post(&run("/resume"), &json!({}));
     assert_eq!(project.exit(&["wait", &first]), 3);
-    let answered = server.post(&run("/answer"), &json!({"choice": "y"}));
+    let answered = server.post(&run("/answer"), &json!({"choice": "y", "resume": false}));
     assert_eq!(answered, json!({"id": *first, "answered": "ask@1", "driven": false}));
     server.post(&run("/resume"), &json!({}));
     assert_eq!(project.exit(&["wait", &first]), 0);
@@ -274,7 +274,8 @@ fn one_of_two_changes_to_the_same_state_counts() {
     }
     server.post(&format!("/runs/{id}/resume"), &json!({}));
     assert_eq!(project.exit(&["wait", &id]), 3);
-    let answer = |choice: &str| (format!("/runs/{id}/answer"), json!({"choice": choice}));
+    let answer =
+        |choice: &str| (format!("/runs/{id}/answer"), json!({"choice": choice, "resume": false}));
     assert_eq!(race(&server, [answer("y"), answer("n")]), ["200", "409 gate_answered"]);
     let resume = || (format!("/runs/{id}/resume"), json!({}));
     let [first, second] = race(&server, [resume(), resume()]);

@@ -56,7 +56,8 @@ fn a_client_starts_answers_and_finishes_a_run() {
         assert_eq!(values, Ok(json!({"command.output": "made"})));
         let wrong = call(&client, "answer_gate", json!({"choice": "n"})).await.unwrap_err();
         assert!(wrong.starts_with("choice_invalid: "), "{wrong}");
-        let answered = call(&client, "answer_gate", json!({"run": run, "choice": "y"})).await;
+        let answered =
+            call(&client, "answer_gate", json!({"run": run, "choice": "y", "resume": false})).await;
         assert_eq!(answered.unwrap()["answered"], "ask@1");
         let again = call(&client, "answer_gate", json!({"run": run, "choice": "y"})).await;
         assert!(again.unwrap_err().starts_with("gate_answered: "));

@@ -260,10 +260,11 @@ fn the_inbox_has_the_stage_before_a_gate_and_what_was_answered() {
     check(
         &server,
         "/gates",
-        &["ask@1", &form, "After <a", "make@1", "onerror=alert(2)"],
+        &["ask@1", &form, "class=\"shown\"", "make@1", "onerror=alert(2)"],
         &["<img"],
     );
-    server.post(&format!("/runs/{run}/answer"), &serde_json::json!({"choice": "Y"}));
+    server
+        .post(&format!("/runs/{run}/answer"), &serde_json::json!({"choice": "Y", "resume": false}));
     // The run is paused: nothing has taken the answer yet.
     for path in ["/gates", &format!("/runs/{run}")] {
         check(&server, path, &["Answered with <b>Y</b>", "(http)"], &[&form]);
@@ -359,7 +360,7 @@ fn the_inbox_says_which_run_a_gate_is_of_and_what_failed_before_it() {
     check(&server, &format!("/runs/{}", runs[0]), &["Results before this gate", "no disk"], &[]);
     // What a gate before this one was asked about is not listed again.
     for run in &runs {
-        assert_eq!(project.exit(&["answer", run, "N"]), 0);
+        assert_eq!(project.exit(&["answer", "--no-resume", run, "N"]), 0);
         assert_eq!(project.exit(&["resume", run]), 3);
     }
     check(&server, "/gates", &["Now?"], &["no disk", "Release?", "After <a"]);

@@ -361,7 +361,7 @@ fn a_link_in_the_place_of_a_worktree_leads_to_no_change() {
     let (run, dir) = latest(&project);
     let worktree = project.path().join(&dir);
     let away = worktree.with_extension("away");
-    assert_eq!(project.exit(&["answer", &run, "Y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", &run, "Y"]), 0);
     std::fs::rename(&worktree, &away).unwrap();
     std::os::unix::fs::symlink(project.path(), &worktree).unwrap();
     let refused = project.run(&["resume", &run]);
@@ -650,7 +650,7 @@ fn what_is_no_work_of_a_script_is_committed_too() {
     let (run, dir) = latest(&project);
     // A person edits a file while the run waits.
     project.write(&format!("{dir}/by_hand.txt"), b"x");
-    assert_eq!(project.exit(&["answer", &run, "Y"]), 0);
+    assert_eq!(project.exit(&["answer", "--no-resume", &run, "Y"]), 0);
     let output = project.output(&["resume", &run]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let branch = format!("fabro/run/{run}");

@@ -7,6 +7,7 @@ mod commands;
 mod directives;
 mod fan_out;
 mod files;
+mod gate_texts;
 mod gates;
 mod keys;
 mod resume;

@@ -304,7 +304,11 @@ impl Player {
         }
         let stage = self.stage(key)?;
         match stage.spec().kind {
-            NodeKind::Human => self.report(key, Gate::of(&stage).asked(None)).await,
+            NodeKind::Human => match Gate::of(&stage) {
+                Ok(gate) => self.report(key, gate.asked(None)).await,
+                // A changed template lacks a value: the answer finds no question.
+                Err(_) => Ok(()),
+            },
             // The changed node is not a gate any more.
             _ => Ok(()),
         }
@@ -322,7 +326,10 @@ impl Player {
             // The changed node is not a gate any more.
             return Ok(());
         }
-        let gate = Gate::of(&stage);
+        let Ok(gate) = Gate::of(&stage) else {
+            self.stuck(key);
+            return Ok(());
+        };
         let answer = choice(gate.question());
         let Some(chosen) = answer.map(|answer| gate.chosen(&answer)) else {
             self.stuck(key);

@@ -222,6 +222,8 @@ fn gates_are_open_until_they_are_answered() {
         text_option: None,
         default_choice: None,
         deadline_ms: None,
+        item: None,
+        show: Vec::new(),
     };
     bench.input(Input::Note {
         branch: Arc::clone(&branch),

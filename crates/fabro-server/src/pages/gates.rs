@@ -7,7 +7,7 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use fabro_events::{GateOption, timestamp};
+use fabro_events::{GateOption, ShownText, timestamp};
 use fabro_inspect::{ArtifactRow, StageReport, StageRow, stage_of_row};
 use fabro_page::{Links, Texts, artifacts, patch};
 use fabro_run::Gate;
@@ -70,13 +70,38 @@ struct StageResult {
     failure: String,
 }
 
+/// A text that a gate shows.
+struct Excerpt<'a> {
+    name: &'a str,
+    /// The page of the stage that made it.
+    link: Option<String>,
+    text: &'a str,
+    omitted: usize,
+}
+
+impl<'a> Excerpt<'a> {
+    fn new(shown: &'a ShownText, gate: &Gate) -> Self {
+        let links = Links::Server(format!("/runs/{}", gate.run));
+        let name = shown.stage.as_deref().or(shown.key.as_deref());
+        Self {
+            name: name.unwrap_or("Details"),
+            link: shown.stage.as_ref().map(|stage| links.stage(stage)),
+            text: &shown.text,
+            omitted: shown.omitted,
+        }
+    }
+}
+
 struct Shown<'a> {
     /// The page of the run and the run, where the page is not that of the run.
     link: Option<(String, &'a OfRun)>,
     name: &'a str,
     /// Where an answer is sent; `None` for who may not answer.
     action: Option<String>,
+    /// The branch and the element that it asks about.
+    place: String,
     question: &'a str,
+    show: Vec<Excerpt<'a>>,
     options: &'a [GateOption],
     /// The options as text, for who cannot send a form.
     listed: Vec<&'a GateOption>,
@@ -138,7 +163,9 @@ impl<'a> Shown<'a> {
             link: None,
             name,
             action: (role >= Role::Answer).then_some(action),
+            place: place(gate),
             question: &gate.question,
+            show: gate.show.iter().map(|it| Excerpt::new(it, gate)).collect(),
             options: &gate.options,
             listed: gate.options.iter().chain(&gate.text_option).collect(),
             run: of.of.id,
@@ -154,6 +181,12 @@ impl<'a> Shown<'a> {
             unreadable: None,
         }
     }
+}
+
+/// The stages that hold a gate, its branch and its element.
+fn place(gate: &Gate) -> String {
+    let of_gate = gate.within.iter().map(String::as_str).chain(gate.branch.as_deref());
+    of_gate.chain(gate.item.as_deref()).collect::<Vec<_>>().join(" · ")
 }
 
 /// The gates of a run, with their forms.
@@ -211,6 +244,7 @@ pub(super) fn as_links(gates: &[GateOf]) -> Result<String, Problem> {
         link: Some((format!("/runs/{}", it.of.id), &*it.of)),
         action: None,
         listed: Vec::new(),
+        show: Vec::new(),
         ..Shown::new(it, Role::Read)
     });
     render(&Gates { gates: shown.collect() })
@@ -286,7 +320,8 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
         let text = format!("The changes of some stages were not recorded: {reason}");
         patch.insert_str(0, &render(&Note { text: &text })?);
     }
-    let response = response(&report, TEXT);
+    // Logs of older versions do not have what the gate shows.
+    let response = if gate.show.is_empty() { response(&report, TEXT) } else { String::new() };
     if response.is_empty() && patch.is_empty() && files.is_empty() {
         return Ok((results, None));
     }

@@ -405,12 +405,12 @@ fn escape_sequences_do_not_reach_the_terminal() {
     assert_eq!(without_controls("a\u{1b}[2Jb\r\n\tc\u{9b}d\u{7}"), "a[2Jb\n\tcd");
     let question = Question {
         text: "\u{1b}x".to_owned(),
-        preview: Some("\u{7}y".to_owned()),
+        item: Some("\u{7}y".to_owned()),
         options: options([("z\u{1b}", "z")]),
         ..Question::default()
     };
     let shown = printable(&question);
-    assert_eq!((shown.text.as_str(), shown.preview.as_deref()), ("x", Some("y")));
+    assert_eq!((shown.text.as_str(), shown.item.as_deref()), ("x", Some("y")));
     assert_eq!(shown.options[0].label, "z");
     let key = Key::Paste("a\u{9b}2J\u{1b}b".to_owned());
     let mut prompt = Prompt::new(Question { freeform: true, ..Question::default() });
@@ -525,7 +525,10 @@ mod pair {
         let mut answered = None;
         let screen = Screen::new(&program, &program).unwrap();
         assert!(!is_as_before(&program));
-        let ask = Question { preview: Some("a\nb".to_owned()), ..question(&["Approve", "No"]) };
+        let ask = Question {
+            failures: vec!["a".to_owned(), "b".to_owned()],
+            ..question(&["Approve", "No"])
+        };
         let asking = prompt_until_answered(screen, &mut answered, ask);
         assert!(tokio::time::timeout(Duration::from_millis(90), asking).await.is_err());
         assert!(is_as_before(&program));

@@ -124,6 +124,8 @@ fn the_gate_of_a_sub_workflow_is_shown_after_a_resume_too() {
         text_option: None,
         default_choice: None,
         deadline_ms: None,
+        item: None,
+        show: Vec::new(),
     };
     progress.recall(&[&event(run(1), "", EventBody::RunStarted {})]);
     progress.recall_child(&[

@@ -1,34 +1,28 @@
-use fabro_graph::{Attr, Node, NodeKind, Span};
+use fabro_graph::{Attr, Edge, Node, NodeKind, Span};
 
 use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
 /// `{{ … }}` of ours in a label, which people see as it is written. The label of a model's node without a prompt
-/// is its prompt, and is rendered.
+/// is its prompt, and is rendered; so are the labels of gates and of the edges out of them.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
-    let of_nodes = workflow.nodes().filter(|node| !is_prompt(node)).map(|node| {
-        let fix = match node.kind {
-            NodeKind::Human => {
-                "the last answer of a model is shown with the question: let it give the value"
-            }
-            _ => "write a text without values",
-        };
-        (&node.attrs, fix)
-    });
-    let of_edges = workflow.edges().map(|edge| (&edge.attrs, "write a text without values"));
-    for (attrs, fix) in of_nodes.chain(of_edges) {
+    let of_nodes = workflow.nodes().filter(|node| !is_rendered(node)).map(|node| &node.attrs);
+    let is_option = |edge: &&Edge| workflow.node(edge.from).kind == NodeKind::Human;
+    let of_edges = workflow.edges().filter(|edge| !is_option(edge)).map(|edge| &edge.attrs);
+    for attrs in of_nodes.chain(of_edges) {
         let Some(attr) = attrs.get("label") else { continue };
-        check_label(checking, attr, fix, findings);
+        check_label(checking, attr, findings);
     }
 }
 
-fn is_prompt(node: &Node) -> bool {
-    node.kind.is_llm() && text(&node.attrs, "prompt").is_none()
+fn is_rendered(node: &Node) -> bool {
+    let is_prompt = node.kind.is_llm() && text(&node.attrs, "prompt").is_none();
+    is_prompt || node.kind == NodeKind::Human
 }
 
-fn check_label(checking: &Checking<'_>, attr: &Attr, fix: &str, findings: &mut Findings) {
+fn check_label(checking: &Checking<'_>, attr: &Attr, findings: &mut Findings) {
     let Some(label) = attr.value.text() else { return };
     for (open, _) in label.match_indices("{{") {
         let Some(length) = label[open..].find("}}").map(|close| close + 2) else { return };
@@ -39,9 +33,9 @@ fn check_label(checking: &Checking<'_>, attr: &Attr, fix: &str, findings: &mut F
         if !["goal", "inputs", "context"].contains(&root) {
             continue;
         }
-        let message = format!("labels are no templates: people see `{template}`");
+        let message = format!("templates in this label are not expanded: people see `{template}`");
         let span = checking.place(attr, Span::new(open, open + length));
-        findings.warning("label-template", span, message, fix);
+        findings.warning("label-template", span, message, "write a text without values");
     }
 }
 
@@ -52,17 +46,8 @@ mod tests {
     #[test]
     fn values_in_labels() {
         insta::assert_snapshot!(reported("label-template", r#"start -> a -> ask; a [shape=parallelogram, script=x, label="Count {{ inputs.x }}"]; ask [shape=hexagon, label="Ship {{goal}}, risk {{ context['a b'] }}?"]; ask -> exit [label="[Y] {{ context.x | upper }}"]"#), @r"
-        1:79 warning: labels are no templates: people see `{{ inputs.x }}`
+        1:79 warning: templates in this label are not expanded: people see `{{ inputs.x }}`
           at: {{ inputs.x }}
-          fix: write a text without values
-        1:129 warning: labels are no templates: people see `{{goal}}`
-          at: {{goal}}
-          fix: the last answer of a model is shown with the question: let it give the value
-        1:144 warning: labels are no templates: people see `{{ context['a b'] }}`
-          at: {{ context['a b'] }}
-          fix: the last answer of a model is shown with the question: let it give the value
-        1:193 warning: labels are no templates: people see `{{ context.x | upper }}`
-          at: {{ context.x | upper }}
           fix: write a text without values
         ");
     }

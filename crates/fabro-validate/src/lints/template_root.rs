@@ -44,7 +44,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 fn is_template(node: &Node, attr: &Attr) -> bool {
     match &*attr.name {
         "prompt" | "script" => true,
-        "label" => node.kind.is_llm() && text(&node.attrs, "prompt").is_none(),
+        "label" => {
+            let is_prompt = node.kind.is_llm() && text(&node.attrs, "prompt").is_none();
+            is_prompt || node.kind == NodeKind::Human
+        }
+        "show" => node.kind == NodeKind::Human,
         "for_each" => node.for_each().is_some(),
         name => schema::is_keyed(name),
     }

@@ -1,0 +1,89 @@
+//! What a gate asks and shows.
+
+use fabro_events::ShownText;
+
+use super::*;
+
+/// The question, the element and what is shown, of each gate that was asked.
+fn asked(scene: &Scene) -> String {
+    scene.drive().unwrap();
+    let mut text = String::new();
+    for event in scene.events() {
+        let EventBody::GateAsked { question, item, show, options, .. } = &event.entry.body else {
+            continue;
+        };
+        let labels: Vec<_> = options.iter().map(|option| &*option.label).collect();
+        let _ = writeln!(text, "{question} {labels:?} {item:?}");
+        for ShownText { stage, key, text: shown, omitted, .. } in show {
+            let name = stage.as_ref().or(key.as_ref());
+            let shown: String = shown.chars().take(60).collect();
+            let _ = writeln!(text, "  {name:?} {shown:?} +{omitted}");
+        }
+    }
+    text
+}
+
+fn of(source: &str, prints: &[(&str, &str)]) -> String {
+    asked(&Scene::new(source).prints(prints).answers(r#"{"ask": ["1", "1", "1"]}"#))
+}
+
+#[test]
+fn questions_and_options_are_templates() {
+    let source = r#"digraph { goal="Ship it"; start; exit; plan [shape=parallelogram, script=run]
+        start -> plan -> ask; ask [shape=hexagon, label="{{ goal }} after {{ context.command.output }}?"]
+        ask -> exit [label="[Y] Yes, {{ context.command.output | upper }}"]; ask -> plan [label="No"] }"#;
+    insta::assert_snapshot!(of(source, &[("run", "tests")]), @r#"
+    Ship it after tests? ["Yes, TESTS", "No"] None
+      Some("plan@1") "tests" +0
+    "#);
+}
+
+#[test]
+fn what_is_shown_is_named_or_the_last_output() {
+    let show = |show: &str| {
+        let source = format!(
+            r#"digraph {{ start; exit; node [shape=parallelogram]
+                start -> one -> two -> quiet -> ask; one [script=one]; two [script=two]; quiet [script=quiet]
+                ask [shape=hexagon, show="{show}"]; ask -> exit [label="[Y] Yes"] }}"#
+        );
+        of(&source, &[("one", "first"), ("two", "second"), ("quiet", "")])
+    };
+    insta::assert_snapshot!(show(""), @r#"
+    ask ["Yes"] None
+      Some("two@1") "second" +0
+    "#);
+    insta::assert_snapshot!(show("last, command.exit_code nothing"), @r#"
+    ask ["Yes"] None
+      Some("two@1") "second" +0
+      Some("command.exit_code") "0" +0
+      Some("nothing") "(no value)" +0
+    "#);
+    insta::assert_snapshot!(show("code {{ context.command.exit_code }}"), @r#"
+    ask ["Yes"] None
+      None "code 0" +0
+    "#);
+}
+
+#[test]
+fn what_is_shown_is_bounded() {
+    let source = r#"digraph { start; exit; plan [shape=parallelogram, script=run]; start -> plan -> ask
+        ask [shape=hexagon]; ask -> exit [label="[Y] Yes"] }"#;
+    let long = "x".repeat(300_000);
+    insta::assert_snapshot!(of(source, &[("run", &long)]), @r#"
+    ask ["Yes"] None
+      Some("plan@1") "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" +284000
+    "#);
+}
+
+#[test]
+fn a_gate_of_an_element_shows_nothing_of_the_others() {
+    let source = r#"digraph { start; exit; node [shape=parallelogram]; start -> make -> each; make [script=list]
+        each [shape=component, for_each="command.output"]; each -> ask
+        ask [shape=hexagon, label="Keep {{ context.item.id }}?"]; ask -> join [label="[Y] Yes"]
+        join [shape=tripleoctagon]; join -> exit }"#;
+    let list = r#"[{"id": 7, "secret": "a"}, {"id": 8, "secret": "b"}]"#;
+    insta::assert_snapshot!(of(source, &[("list", list)]), @r#"
+    Keep 7? ["Yes"] Some("7")
+    Keep 8? ["Yes"] Some("8")
+    "#);
+}
