@@ -26,7 +26,7 @@
 //! secret is returned unchanged and without a copy. The time is linear in the length of the text.
 //!
 //! Shapes: `sk-…` (`sk-ant-…`, `sk-proj-…`), `gsk_…`, `xai-…`, `AIza…`, `hf_…`, `ghp_…` and its kin,
-//! `github_pat_…`, `glpat-…`, `npm_…`, `xoxb-…` and its kin, `AKIA…` and `ASIA…`, `Bearer …`, JSON
+//! `fabro_key_…`, `github_pat_…`, `glpat-…`, `npm_…`, `xoxb-…` and its kin, `AKIA…` and `ASIA…`, `Bearer …`, JSON
 //! Web Tokens, passwords in URLs (`scheme://user:password@`), and PEM blocks of private keys, truncated
 //! ones too.
 //!

@@ -92,6 +92,8 @@ pub(crate) static SHAPES: &[Shape] = &[
     at_word(open("sk_test_", Alphabet::Plain, 16)),
     at_word(open("AIza", Alphabet::Dashed, 35)),
     at_word(open("xai-", Alphabet::Plain, 40)),
+    // What the tokens of `fabro serve` are made from.
+    open("fabro_key_", Alphabet::Dashed, 40),
     open("gsk_", Alphabet::Plain, 40),
     open("hf_", Alphabet::Plain, 30),
     open("npm_", Alphabet::Plain, 30),

@@ -229,6 +229,7 @@ fn shapes_are_found() {
         "xoxp-",
         "AIza",
         "sk_live_",
+        "fabro_key_0123",
     ] {
         check(&format!("export K={prefix}{token}; ls"), "export K=[redacted]; ls");
         check(&format!("{prefix}{token}"), "[redacted]");

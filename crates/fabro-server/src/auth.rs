@@ -1,8 +1,8 @@
 //! Who may do what: tokens, and the roles they stand for.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use axum::http::{HeaderMap, StatusCode, header};
@@ -12,6 +12,7 @@ use fabro_events::AnsweredBy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
 
 use crate::problem::Problem;
 
@@ -23,9 +24,9 @@ use crate::problem::Problem;
 pub enum Role {
     /// See runs, with everything that they recorded.
     Read,
-    /// Answer gates, and send messages to agents.
+    /// Answer gates.
     Answer,
-    /// Start, resume, cancel, fork and rewind runs.
+    /// Send messages to agents; start, resume, cancel, fork and rewind runs.
     Admin,
 }
 
@@ -105,26 +106,65 @@ impl Tokens {
     }
 }
 
-/// The key in a file, which is made when it is missing.
+/// How the text of a key begins, by which it is redacted wherever it is recorded.
+const KEY_PREFIX: &str = "fabro_key_";
+
+/// The longest file with a key, in bytes.
+const KEY_TEXT: u64 = 256;
+
+/// The key in a file, which is made when it is missing. Keys of earlier versions have no prefix, and get it.
 fn key(path: &Path) -> io::Result<[u8; KEY]> {
+    if let Some((key, has_prefix)) = read_key(path)? {
+        if !has_prefix {
+            write_key(path, &key, |new| new.persist(path))?;
+        }
+        return Ok(key);
+    }
     let mut key = [0; KEY];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
-    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    match created {
-        Ok(mut file) => {
-            file.write_all(URL_SAFE_NO_PAD.encode(key).as_bytes())?;
-            file.sync_all()?;
-            Ok(key)
-        }
+    match write_key(path, &key, |new| new.persist_noclobber(path)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let text = fs::read_to_string(path)?;
-            let bytes = URL_SAFE_NO_PAD.decode(text.trim()).unwrap_or_default();
-            bytes.try_into().map_err(|_| {
-                io::Error::new(io::ErrorKind::InvalidData, "it holds no key; remove it")
-            })
+            let made = read_key(path)?.ok_or(error)?;
+            Ok(made.0)
         }
-        Err(error) => Err(error),
+        written => written.map(|()| key),
     }
+}
+
+/// Puts a whole file with the key into its place, for its owner alone.
+fn write_key(
+    path: &Path,
+    key: &[u8; KEY],
+    put: impl FnOnce(NamedTempFile) -> Result<fs::File, tempfile::PersistError>,
+) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut new =
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(dir)?;
+    new.write_all(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(key)).as_bytes())?;
+    new.as_file().sync_all()?;
+    put(new).map(drop).map_err(|failed| failed.error)
+}
+
+/// The key in a file, and whether it is written with the prefix; `None` where there is no file. A FIFO is refused without
+/// waiting for its other end.
+fn read_key(path: &Path) -> io::Result<Option<([u8; KEY], bool)>> {
+    let invalid = |message: &str| io::Error::new(io::ErrorKind::InvalidData, message);
+    let nonblock = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let flags = nonblock.bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(invalid("it is not a regular file; remove it"));
+    }
+    let mut text = String::new();
+    file.take(KEY_TEXT).read_to_string(&mut text)?;
+    let text = text.trim();
+    let bytes = text.strip_prefix(KEY_PREFIX).unwrap_or(text);
+    let key = URL_SAFE_NO_PAD.decode(bytes).ok().and_then(|bytes| bytes.try_into().ok());
+    let key = key.ok_or_else(|| invalid("it holds no key; remove it"))?;
+    Ok(Some((key, text.starts_with(KEY_PREFIX))))
 }
 
 /// How a request was authenticated.
@@ -203,6 +243,37 @@ mod tests {
         assert!(first.iter().all(|(_, token)| third.role_of(token).is_none()));
         fs::write(dir.path().join(KEY_FILE), "short").unwrap();
         assert!(Tokens::open(dir.path(), &ALL).is_err());
+    }
+
+    #[test]
+    fn the_key_is_whole_private_and_redacted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(KEY_FILE);
+        let tokens = || Tokens::open(dir.path(), &ALL).unwrap().tokens;
+        let made = tokens();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with(KEY_PREFIX), "{text}");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        // A key of an earlier version.
+        fs::write(&path, text.trim_start_matches(KEY_PREFIX)).unwrap();
+        assert_eq!(tokens(), made);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = Tokens::open(dir.path(), &ALL).unwrap_err().to_string();
+        assert!(error.ends_with("it is not a regular file; remove it"), "{error}");
+    }
+
+    #[test]
+    fn servers_that_start_at_once_have_one_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let start = || Tokens::open(dir.path(), &ALL).unwrap().tokens;
+            let started: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+            started.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|tokens| *tokens == all[0]));
     }
 
     #[test]

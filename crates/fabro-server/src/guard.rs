@@ -116,7 +116,7 @@ fn needed_role(method: &Method, path: &str) -> Option<Role> {
         return Some(Role::Read);
     }
     let last = path.rsplit('/').next().unwrap_or_default();
-    Some(if matches!(last, "answer" | "steer") { Role::Answer } else { Role::Admin })
+    Some(if last == "answer" { Role::Answer } else { Role::Admin })
 }
 
 pub(crate) fn authorized(caller: Option<Caller>, role: Role) -> Result<Caller, Problem> {
@@ -155,19 +155,22 @@ fn host(headers: &HeaderMap, uri: &Uri, allowed: &[String]) -> Result<String, Pr
     if uri.authority().is_some_and(|own| !own.as_str().eq_ignore_ascii_case(&authority)) {
         return Err(refused("the request names two hosts".to_owned()));
     }
-    let name = host_name(&authority);
+    let name = host_name(&authority).unwrap_or_default();
     if is_loopback(name) || allowed.iter().any(|it| it.eq_ignore_ascii_case(name)) {
         return Ok(authority);
     }
     Err(refused(format!("the host `{}` is not one of this server", name.escape_debug())))
 }
 
-/// An authority without its port.
-fn host_name(authority: &str) -> &str {
-    if let Some(end) = authority.find(']') {
-        return authority.get(..=end).unwrap_or(authority);
-    }
-    authority.split_once(':').map_or(authority, |(name, _)| name)
+/// An authority without its port; `None` where it has user info, or a port that is no number up to 65535.
+fn host_name(authority: &str) -> Option<&str> {
+    let end = authority.find(']').map_or(0, |end| end + 1);
+    let (_, rest) = authority.split_at(end);
+    let (name, port) = rest.split_once(':').map_or((rest, None), |(name, port)| (name, Some(port)));
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_plain = !authority.contains('@') && (end == 0 || name.is_empty());
+    (is_plain && port.is_none_or(is_port)).then(|| &authority[..end + name.len()])
 }
 
 fn is_loopback(name: &str) -> bool {
@@ -230,6 +233,10 @@ mod tests {
         }
         for name in
             ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:4710", "", ":1"]
+                .into_iter()
+                .chain(["user@localhost", "evil.example:1@localhost", "user:1@127.0.0.1:4710"])
+                .chain(["localhost:65536", "localhost:+1", "localhost:", "[::1]:99999"])
+                .chain(["[::1]evil.example:1", "localhost:1:2"])
         {
             check(name, false);
         }
@@ -271,7 +278,7 @@ mod tests {
         check(Method::GET, "/api/v1/runs", Some(Role::Read));
         check(Method::POST, "/api/v1/runs", Some(Role::Admin));
         check(Method::POST, "/api/v1/runs/x/answer", Some(Role::Answer));
-        check(Method::POST, "/api/v1/runs/x/steer", Some(Role::Answer));
+        check(Method::POST, "/api/v1/runs/x/steer", Some(Role::Admin));
         check(Method::POST, "/api/v1/runs/x/cancel", Some(Role::Admin));
         check(Method::DELETE, "/api/v1/runs/x", Some(Role::Admin));
         check(Method::POST, "/api/v1/session", None);

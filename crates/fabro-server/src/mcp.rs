@@ -129,7 +129,7 @@ const KINDS: [(Kind, &str, Role, &str); 15] = [
         Role::Answer,
         "Answers a gate of a run. A run that is not driven continues with resume_run.",
     ),
-    (Kind::SteerRun, "steer_run", Role::Answer, "Sends a message to the running agents of a run."),
+    (Kind::SteerRun, "steer_run", Role::Admin, "Sends a message to the running agents of a run."),
     (
         Kind::StartRun,
         "start_run",
@@ -438,7 +438,7 @@ mod tests {
         let tools = client.list_all_tools().await.unwrap();
         let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
         let expect = "list_runs list_workflows inspect_run inspect_stage list_gates list_artifacts \
-            get_workflow_context answer_gate steer_run";
+            get_workflow_context answer_gate";
         assert_eq!(names.join(" "), expect);
         let refused = call(&client, "cancel_run", json!({})).await;
         assert!(refused.contains("there is no tool `cancel_run`"), "{refused}");

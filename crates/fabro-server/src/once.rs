@@ -1,16 +1,12 @@
 //! `Idempotency-Key`: a request that is sent again does not start a second run.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, StatusCode};
-use fabro_store::{Runs as _, SqliteStore};
+use fabro_store::{RequestClaim, RequestKey, Runs as _, SqliteStore};
 use fabro_types::RunId;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -18,36 +14,26 @@ use crate::problem::Problem;
 use crate::turns::Turns;
 
 /// How long an answer is kept.
-const KEPT: Duration = Duration::from_hours(24);
+const RETENTION: Duration = Duration::from_hours(24);
 
-/// How the names of files begin that are not written to their end.
-const UNFINISHED: &str = ".tmp";
+/// How long a request waits for the same one at another server, and how often it looks.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+const BUSY_POLL: Duration = Duration::from_millis(50);
 
 /// The longest key, in bytes.
 const MAX_KEY: usize = 255;
 
-/// What became of a request with a key.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    /// The hash of the request.
-    request: String,
-    /// The run that it starts, known before it is created.
-    pub(crate) run: Option<RunId>,
-    /// The answer; `None` while it is not known, or where the server ended before that.
-    pub(crate) answer: Option<Value>,
-}
-
-/// The answers to requests with a key, in the store's directory: a restart of the server loses none.
+/// The idempotency cache: answers to requests with a key, as rows of the store. So all servers of a store share them, and a
+/// restart loses none.
 pub(crate) struct Once {
-    dir: PathBuf,
     store: Arc<SqliteStore>,
     /// One request with the same key at a time.
-    turns: Turns<PathBuf>,
+    turns: Turns<String>,
 }
 
 impl Once {
     pub(crate) fn new(store: Arc<SqliteStore>) -> Self {
-        Self { dir: store.dir().join("requests"), store, turns: Turns::default() }
+        Self { store, turns: Turns::default() }
     }
 
     /// Executes a request once for its key. `execute` gets the run to create, which a request that was
@@ -64,13 +50,27 @@ impl Once {
             return Ok((execute(new_run()).await?, false));
         };
         let request = digest(&serde_json::to_vec(request).expect("a request has only string keys"));
-        let file = self.dir.join(format!("{}.json", digest(key.as_bytes())));
-        let turn = self.turns.of(file.clone());
+        let key = RequestKey { key: digest(key.as_bytes()), request };
+        let turn = self.turns.of(key.key.clone());
         let _turn = turn.lock().await;
-        self.remove_old();
-        let kept = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let mut kept: Kept = match kept {
-            Some(Kept { request: of, .. }) if of != request => {
+        let run = match self.claim(&key, new_run()).await? {
+            RequestClaim::Begin(run) => run,
+            RequestClaim::Answered(answer) => {
+                let damaged = |error: serde_json::Error| {
+                    let detail = format!("the kept answer cannot be read: {error}");
+                    Problem::internal("store_error", detail, "use a new Idempotency-Key")
+                };
+                return Ok((serde_json::from_str(&answer).map_err(damaged)?, true));
+            }
+            RequestClaim::Busy => {
+                return Err(Problem::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "store_busy",
+                    "another server of this store handles the request with this Idempotency-Key",
+                    "retry in a moment",
+                ));
+            }
+            RequestClaim::Differs => {
                 return Err(Problem::new(
                     StatusCode::UNPROCESSABLE_ENTITY,
                     "idempotency_key_reused",
@@ -78,24 +78,31 @@ impl Once {
                     "use a new key for each request, and the same only to repeat it",
                 ));
             }
-            Some(Kept { answer: Some(answer), .. }) => return Ok((answer, true)),
-            Some(kept) => kept,
-            None => Kept { request, run: new_run(), answer: None },
         };
-        self.keep(&file, &kept)?;
-        match execute(kept.run).await {
+        match execute(run).await {
             Ok(answer) => {
-                kept.answer = Some(answer.clone());
-                self.keep(&file, &kept)?;
+                self.store.answer_request(&key, Some(answer.to_string())).await?;
                 Ok((answer, false))
             }
             Err(problem) => {
-                if !self.is_created(kept.run).await {
+                if !self.is_created(run).await {
                     // Nothing has started, so the same key may try again.
-                    let _ = fs::remove_file(&file);
+                    self.store.answer_request(&key, None).await?;
                 }
                 Err(problem)
             }
+        }
+    }
+
+    /// Claims a key; waits while another server handles the request.
+    async fn claim(&self, key: &RequestKey, run: Option<RunId>) -> Result<RequestClaim, Problem> {
+        let begin = Instant::now();
+        loop {
+            let claim = self.store.claim_request(key, run, RETENTION).await?;
+            if claim != RequestClaim::Busy || begin.elapsed() > BUSY_TIMEOUT {
+                return Ok(claim);
+            }
+            tokio::time::sleep(BUSY_POLL).await;
         }
     }
 
@@ -107,48 +114,6 @@ impl Once {
             None => false,
         }
     }
-
-    fn keep(&self, file: &Path, kept: &Kept) -> Result<(), Problem> {
-        let write = || -> io::Result<()> {
-            fs::create_dir_all(&self.dir)?;
-            let mut new = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.dir)?;
-            new.write_all(&serde_json::to_vec(kept)?)?;
-            new.as_file().sync_all()?;
-            new.persist(file)?;
-            Ok(())
-        };
-        write().map_err(|error| {
-            Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "store_error",
-                format!("the Idempotency-Key cannot be kept: {error}"),
-                "check the directory of the store",
-            )
-        })
-    }
-
-    fn remove_old(&self) {
-        let now = SystemTime::now();
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            // The store may be a directory that was there before, with files of others.
-            if !is_ours(&entry.file_name()) {
-                continue;
-            }
-            let modified = entry.metadata().and_then(|it| it.modified());
-            let age = modified.ok().and_then(|it| now.duration_since(it).ok());
-            if age.is_some_and(|age| age > KEPT) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-    }
-}
-
-/// Whether a file has a name as answers have, or as one has that was not written to its end.
-fn is_ours(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    let is_hash =
-        |stem: &str| stem.len() == 64 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
-    name.strip_suffix(".json").is_some_and(is_hash) || name.starts_with(UNFINISHED)
 }
 
 /// The key of a request, if it has one.
@@ -201,22 +166,6 @@ mod tests {
             assert!(once.execute(&headers, &"start", new_run, start).await.is_err());
         }
         runs.try_into().unwrap()
-    }
-
-    #[test]
-    fn only_answers_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let once = Once::new(Arc::new(SqliteStore::open(dir.path()).unwrap()));
-        fs::create_dir(&once.dir).unwrap();
-        let answer = format!("{}.json", digest(b"k"));
-        let names = ["list.json", "2024.txt", ".tmpAb12Cd", &answer];
-        for name in names {
-            let file = fs::File::create(once.dir.join(name)).unwrap();
-            file.set_modified(SystemTime::now() - 2 * KEPT).unwrap();
-        }
-        once.remove_old();
-        let left = names.map(|name| once.dir.join(name).exists());
-        assert_eq!(left, [true, true, false, false]);
     }
 
     #[tokio::test]

@@ -321,7 +321,7 @@ impl Api {
         self.post::<Start, Started>("/runs", "startRun", "Start a run in the background.", admin);
         self.post::<Answer, Done>("/runs/{run}/answer", "answerGate", "Answer a gate.", answer);
         let summary = "Send a message to agents.";
-        self.post::<Steer, Done>("/runs/{run}/steer", "steerRun", summary, answer);
+        self.post::<Steer, Done>("/runs/{run}/steer", "steerRun", summary, admin);
         self.post::<Cancel, Canceled>("/runs/{run}/cancel", "cancelRun", "Cancel a run.", admin);
         let summary = "Resume a run in the background.";
         self.post::<Resume, Started>("/runs/{run}/resume", "resumeRun", summary, admin);

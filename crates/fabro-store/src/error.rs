@@ -88,10 +88,18 @@ pub enum StoreError {
         id: InboxId,
     },
     /// Another process drives the run now.
-    #[error("run {run} was taken over by another process; this process stops driving it")]
+    #[error("run {run} was taken over by {}; this process stops driving it", taker(*pid))]
     LeaseLost {
         /// The run.
         run: RunId,
+        /// The process id of the one that drives it now, as far as it is known.
+        pid: Option<u32>,
+    },
+    /// The file system of the store refuses locks.
+    #[error("the file system of {} has no locks: put the store on a local disk", path.display())]
+    NoLocks {
+        /// The database.
+        path: PathBuf,
     },
     /// A process is driving the run.
     #[error("run {run} is being driven{}; wait for it, or end it with `fabro cancel {run}`", by(*pid))]
@@ -272,6 +280,10 @@ fn list(runs: &[RunId]) -> String {
         text.push_str(", …");
     }
     text
+}
+
+fn taker(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 fn by(pid: Option<u32>) -> String {

@@ -192,7 +192,10 @@ impl LeaseRecord {
             (Some(lease), Some(held)) if held.epoch == lease.epoch && held.owner.is_some() => {
                 Ok(())
             }
-            (Some(lease), _) => Err(StoreError::LeaseLost { run: lease.run }),
+            (Some(lease), held) => {
+                let pid = held.and_then(|held| held.owner.as_ref()).map(|owner| owner.pid);
+                Err(StoreError::LeaseLost { run: lease.run, pid })
+            }
             (None, held) => match held.and_then(|held| held.owner(now())) {
                 Some(owner) => Err(StoreError::Driven { run, pid: Some(owner.pid) }),
                 None => Ok(()),

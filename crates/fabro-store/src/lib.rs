@@ -42,6 +42,7 @@ mod gate;
 mod lease;
 mod leased;
 mod memory;
+mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod summary;
@@ -56,6 +57,7 @@ use fabro_types::{BlobRef, RunId};
 pub use lease::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, LeaseTime, Leases};
 pub use leased::LeasedStore;
 pub use memory::MemoryStore;
+pub use request::{RequestClaim, RequestKey};
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{RunUsage, RunVerification, SqliteStore, StoreUsage};

@@ -48,7 +48,7 @@ impl clap::ValueEnum for RoleName {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self.0 {
             Role::Read => "see runs",
-            Role::Answer => "answer gates and send messages to agents too",
+            Role::Answer => "answer gates too",
             Role::Admin => "start and change runs too",
         };
         Some(PossibleValue::new(self.0.as_str()).help(help))

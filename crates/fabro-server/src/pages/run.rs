@@ -112,7 +112,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
         gates: gates::of_run(app, role, &view).await?,
         now: now(&view, &links),
         answer: answer(app, &view, &links).await?,
-        can_steer: run.status == RunStatus::Running && role >= Role::Answer,
+        can_steer: run.status == RunStatus::Running && role >= Role::Admin,
         resume: can_resume
             .then(|| run.pause.as_ref().is_some_and(|pause| pause.reason == PauseReason::Budget)),
         can_cancel: !run.status.is_final() && parent.is_none() && is_admin,

@@ -50,6 +50,12 @@ pub(super) fn sql(error: &rusqlite::Error, path: &Path) -> StoreError {
     };
     match (failure.code, failure.extended_code) {
         (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => StoreError::DiskFull { path },
+        (ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed, _)
+        | (_, ffi::SQLITE_IOERR_LOCK | ffi::SQLITE_IOERR_RDLOCK | ffi::SQLITE_IOERR_SHMLOCK)
+            if lacks_locks(try_lock(&path)) =>
+        {
+            StoreError::NoLocks { path }
+        }
         (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => StoreError::Busy { path },
         (ErrorCode::ReadOnly | ErrorCode::PermissionDenied, _) => StoreError::ReadOnly { path },
         (ErrorCode::NotADatabase, _) => StoreError::NotAStore { path },
@@ -65,4 +71,34 @@ pub(super) fn sql(error: &rusqlite::Error, path: &Path) -> StoreError {
 /// Whether files can be created beside the database, as `SQLite` must.
 fn may_write_beside(path: &Path) -> io::Result<()> {
     tempfile::tempfile_in(path.parent().unwrap_or(path)).map(drop)
+}
+
+/// Locks a file beside the database, as `SQLite` does: it reports a file system without locks as a busy one.
+fn try_lock(path: &Path) -> io::Result<()> {
+    let file = tempfile::tempfile_in(path.parent().unwrap_or(path))?;
+    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    Ok(rustix::fs::fcntl_lock(&file, operation)?)
+}
+
+fn lacks_locks(tried: io::Result<()>) -> bool {
+    use rustix::io::Errno;
+
+    let codes = [Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL];
+    let code = tried.err().and_then(|error| Errno::from_io_error(&error));
+    code.is_some_and(|code| codes.contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_locks_is_told_from_a_busy_one() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!lacks_locks(try_lock(&dir.path().join("fabro.db"))));
+        let errno = |errno: rustix::io::Errno| lacks_locks(Err(errno.into()));
+        assert!(errno(rustix::io::Errno::NOLCK));
+        assert!(!errno(rustix::io::Errno::AGAIN));
+        assert!(!errno(rustix::io::Errno::NOSPC));
+    }
 }

@@ -12,6 +12,7 @@ mod lease_rows;
 mod log;
 mod record;
 mod refs;
+mod requests;
 mod row_hashes;
 mod runs;
 mod schema;
@@ -38,8 +39,8 @@ pub use usage::{RunUsage, StoreUsage};
 pub use verify::RunVerification;
 
 use crate::{
-    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, Leases, Message, RunAt, RunLog,
-    RunSummary, Runs, StoreError, StoreWarning,
+    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, Leases, Message, RequestClaim,
+    RequestKey, RunAt, RunLog, RunSummary, Runs, StoreError, StoreWarning,
 };
 
 /// A store in a directory, shared by any number of processes.
@@ -149,6 +150,28 @@ impl SqliteStore {
     /// anything. A driver that starts meanwhile waits.
     pub async fn compact(&self, least: u64) -> Result<bool, StoreError> {
         self.thread.run(move |db| db.compact(least)).await
+    }
+
+    /// Claims the key of a request that may be sent twice, for this process: only one process of all that use the store
+    /// handles it. `new_run` is the run that it would create. Answers are kept for `retention`.
+    pub async fn claim_request(
+        &self,
+        key: &RequestKey,
+        new_run: Option<RunId>,
+        retention: Duration,
+    ) -> Result<RequestClaim, StoreError> {
+        let key = key.clone();
+        self.thread.run(move |db| db.claim_request(&key, new_run, retention)).await
+    }
+
+    /// Keeps the answer to a request that was [claimed](Self::claim_request); without one, the key may be used again.
+    pub async fn answer_request(
+        &self,
+        key: &RequestKey,
+        answer: Option<String>,
+    ) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.thread.run(move |db| db.answer_request(&key, answer.as_deref())).await
     }
 
     async fn append_batch(

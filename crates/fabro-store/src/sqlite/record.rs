@@ -51,7 +51,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Entry, Damage> {
     // The depth has been checked against a limit that fits the one of `encode`.
     json.disable_recursion_limit();
     let read = Entry::deserialize(&mut json).and_then(|entry| json.end().map(|()| entry));
-    read.map_err(|error| {
+    let read = read.map_err(|error| {
         // An unknown kind of event is found before the end of its text is read.
         let mut json = serde_json::Deserializer::from_slice(text);
         json.disable_recursion_limit();
@@ -66,7 +66,11 @@ pub(super) fn decode(text: &[u8]) -> Result<Entry, Damage> {
                 Damage::Corrupt(detail.to_owned())
             }
         }
-    })
+    })?;
+    read.check_names().map_err(|(field, name)| {
+        Damage::Corrupt(format!("`{field}` is no name: `{}`", name.escape_debug()))
+    })?;
+    Ok(read)
 }
 
 /// How deep the JSON in a text nests; 0 when it certainly nests less than the limit.
