@@ -767,12 +767,16 @@ pub struct AnsweredBy {
     pub name: String,
     /// How the answer was given: `terminal`, `answers`, `cli`, `http`, `page`, `mcp`, `auto`, ….
     pub channel: String,
+    /// The process of the command line that gave it, and what has started that: an agent may have found a way. Absent for
+    /// other channels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
 }
 
 impl AnsweredBy {
     /// This name, by this channel.
     pub fn new(name: impl Into<String>, channel: impl Into<String>) -> Self {
-        Self { name: name.into(), channel: channel.into() }
+        Self { name: name.into(), channel: channel.into(), process: None }
     }
 
     /// Whether a person gave the answer, and not a file or a setting.

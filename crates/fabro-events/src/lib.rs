@@ -33,7 +33,7 @@ pub use body::{
     ShownText, StageFailure, WindowUse,
 };
 pub use edge_choice::{Candidate, EdgeChoice, Tier};
-use fabro_types::RunId;
+use fabro_types::{BranchPath, RunId, is_node_id};
 pub use gate_options::{default_option, gate_options};
 pub use parent::ParentStage;
 use serde::{Deserialize, Serialize};
@@ -98,6 +98,42 @@ impl Entry {
             parent_session_id: None,
             clock_set_ms: None,
             clock_set_total_ms: None,
+        }
+    }
+}
+
+impl Entry {
+    /// Checks the names that become parts of paths: of the node, of its branch, of the stage of a parent run, and of a kept
+    /// file. A log that someone has forged may name files anywhere.
+    ///
+    /// # Errors
+    ///
+    /// The field, and its value.
+    pub fn check_names(&self) -> Result<(), (&'static str, String)> {
+        let id = |field, id: Option<&Arc<str>>| match id {
+            Some(id) if !is_node_id(id) => Err((field, id.to_string())),
+            _ => Ok(()),
+        };
+        let branch = |branch: Option<&Arc<str>>| match branch {
+            Some(branch) if !BranchPath::new(branch).is_valid() => {
+                Err(("branch", branch.to_string()))
+            }
+            _ => Ok(()),
+        };
+        id("node_id", self.node_id.as_ref())?;
+        branch(self.branch.as_ref())?;
+        match &self.body {
+            EventBody::RunCreated(created) => {
+                let parent = created.parent.as_ref();
+                id("parent.node_id", parent.map(|parent| &parent.node_id))?;
+                branch(parent.and_then(|parent| parent.branch.as_ref()))
+            }
+            EventBody::ArtifactCaptured(kept) => {
+                let is_part = |part: &str| !matches!(part, "" | "." | "..");
+                let is_below = kept.file.split('/').all(is_part);
+                if is_below { Ok(()) } else { Err(("file", kept.file.to_string())) }
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -110,3 +110,38 @@ fn a_note_is_written_as_its_entry() {
     assert_eq!(json, serde_json::to_value(&entry).unwrap());
     assert_eq!(serde_json::from_value::<Note>(json).unwrap(), note);
 }
+
+#[test]
+fn names_lead_nowhere() {
+    let entry = Entry { node_id: Some("a_1".into()), ..Entry::new(EventBody::RunStarted {}) };
+    let check = |entry: Entry, expect: Option<&str>| {
+        let found = entry.check_names().err().map(|(field, name)| format!("{field} {name}"));
+        assert_eq!(found.as_deref(), expect);
+    };
+    let node = |id: &str| Entry { node_id: Some(id.into()), ..entry.clone() };
+    let branch = |path: &str| Entry { branch: Some(path.into()), ..entry.clone() };
+    check(entry.clone(), None);
+    for path in ["checks@1/lint", "each@12#2/work[3]/deep@1/a#2", ""] {
+        check(branch(path), None);
+    }
+    for id in ["../x", "a/b", "..", "", ".x", r"a\b", "a\n", "C:x"] {
+        check(node(id), Some(&format!("node_id {id}")));
+    }
+    for path in ["../x@1/a", "a@1/../b", "/a", "a//b", r"a\b", "a@1/b\u{1b}"] {
+        check(branch(path), Some(&format!("branch {path}")));
+    }
+    let kept = |file: &str| {
+        Entry::new(EventBody::ArtifactCaptured(Box::new(CapturedArtifact {
+            path: "x".to_owned(),
+            size: 1,
+            sha256: String::new(),
+            media_type: String::new(),
+            attempt: 1,
+            file: file.into(),
+        })))
+    };
+    check(kept("files/a@1/retry_1/..x"), None);
+    for file in ["../x", "/etc/passwd", "files/../../x"] {
+        check(kept(file), Some(&format!("file {file}")));
+    }
+}

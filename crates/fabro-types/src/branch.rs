@@ -5,6 +5,13 @@ use serde_json::Value;
 
 use crate::{ContextPatch, Status};
 
+/// Whether a text can be the id of a node: letters, digits, `_`, `-` and `.`, which does not come first. Such a text is also
+/// a file name.
+pub fn is_node_id(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_part)
+}
+
 /// The path of a branch of a fan-out, or of the main line, which is empty. A branch is named after
 /// its fan-out and its first node; a branch of a fan-out in a branch continues that path.
 ///
@@ -32,6 +39,15 @@ impl<'a> BranchPath<'a> {
     /// As events write it.
     pub fn as_str(self) -> &'a str {
         self.0
+    }
+
+    /// Whether all parts are names of branches, as a workflow makes them: a log that someone has forged may have others.
+    pub fn is_valid(self) -> bool {
+        let is_name = |part: &str| {
+            let name = part.trim_end_matches(|c: char| c.is_ascii_digit() || "@#[]".contains(c));
+            is_node_id(name) || name.is_empty() && is_node_id(part)
+        };
+        self.is_main() || self.0.split('/').all(is_name)
     }
 
     /// True for the main line.

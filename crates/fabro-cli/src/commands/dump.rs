@@ -1,5 +1,6 @@
 //! `fabro dump`.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -130,6 +131,10 @@ impl DumpWriter for Dir {
 
 impl Dir {
     fn file(&mut self, path: &str) -> io::Result<File> {
+        let is_part = |part: &str| !matches!(part, "" | "." | "..");
+        if !path.split('/').all(is_part) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let file = self.dir.path().join(path);
         if let Some(dir) = file.parent()
             && dir != self.last
@@ -194,7 +199,64 @@ impl Zip {
         let options = SimpleFileOptions::default()
             .last_modified_time(zip::DateTime::default())
             .large_file(size >= u64::from(u32::MAX));
-        self.archive()?.start_file(path, options).map_err(io::Error::other)
+        self.archive()?.start_file(archive_name(path), options).map_err(io::Error::other)
+    }
+}
+
+/// The name of a file in an archive, which is unpacked on any system and shown on any terminal. What is a separator, a drive
+/// or a device on Windows, or a control character, is percent-encoded, and so is `%`: different names stay different.
+fn archive_name(path: &str) -> String {
+    let parts: Vec<_> = path.split('/').map(archive_part).collect();
+    parts.join("/")
+}
+
+fn archive_part(part: &str) -> String {
+    const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
+    let stem = part.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
+    let is_device = DEVICES.contains(&stem.trim_end_matches(|c: char| c.is_ascii_digit()));
+    let end = part.trim_end_matches(['.', ' ']).len();
+    let mut name = String::new();
+    for (at, c) in part.char_indices() {
+        let mut text = [0; 4];
+        let text = c.encode_utf8(&mut text);
+        let is_odd = "\\:*?\"<>|%".contains(c) || c.is_control() || clean(text) != *text;
+        if is_odd || at >= end || (at == 0 && is_device) {
+            for byte in text.bytes() {
+                let _ = write!(name, "%{byte:02X}");
+            }
+        } else {
+            name.push(c);
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_archives_are_safe_everywhere() {
+        let check = |path: &str, expect: &str| assert_eq!(archive_name(path), expect, "{path:?}");
+        check("stages/001-a@1/out put.txt", "stages/001-a@1/out put.txt");
+        check("größe/✓.md", "größe/✓.md");
+        check(r"a/..\..\x", "a/..%5C..%5Cx");
+        check("C:/x", "C%3A/x");
+        check("a/../b/. ./...", "a/%2E%2E/b/.%20%2E/%2E%2E%2E");
+        check("\u{1b}[31m\n", "%1B[31m%0A");
+        check("\u{202e}x", "%E2%80%AEx");
+        check("a/nul.txt/COM1", "a/%6Eul.txt/%43OM1");
+        check("100%", "100%25");
+    }
+
+    #[test]
+    fn nothing_is_written_beside_a_dump() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut dump = Dir::create(&dir.path().join("dump")).unwrap();
+        for path in ["../x", "/x", "a/../../x", "a//x"] {
+            dump.write(path, b"x").unwrap_err();
+        }
+        dump.write("a/x", b"x").unwrap();
     }
 }
 
