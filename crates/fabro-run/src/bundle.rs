@@ -8,6 +8,7 @@ use std::time::Duration;
 use fabro_blob::{BlobError, BlobStore};
 use fabro_config::{
     AgentSettings, ArtifactPatterns, GitSettings, Hook, ProviderSettings, SandboxSettings,
+    TelemetrySettings,
 };
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
@@ -90,6 +91,9 @@ pub struct RunSettings {
     /// Headers with secrets that no stage uses: those of a telemetry collector.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secret_headers: BTreeMap<String, String>,
+    /// The collector that the trace of the run is sent to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<TelemetrySettings>,
     /// Which files are kept.
     #[serde(skip_serializing_if = "ArtifactPatterns::is_empty")]
     pub artifacts: ArtifactPatterns,

@@ -50,6 +50,11 @@ impl HeldLease {
         &self.lost
     }
 
+    /// The process that drives the run now.
+    pub(crate) async fn driver(&self) -> Result<Option<LeaseOwner>, StoreError> {
+        self.store.driver(self.lease.run).await
+    }
+
     /// Renews it now: after something that took long, another process may have taken it over.
     ///
     /// # Errors

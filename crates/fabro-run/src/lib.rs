@@ -151,5 +151,5 @@ pub use services::ServiceBuilder;
 pub use sources::{FileSources, is_too_large, read_text, read_text_or_pipe};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec, read_model_script};
 pub use start_form::{StartForm, start_form};
-pub use telemetry::{exporter, run_trace};
+pub use telemetry::{exporter, run_telemetry, run_trace};
 pub use worktree::{WORKTREE, author};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use fabro_config::{RunFile, SandboxProvider, SandboxSettings, Settings};
 use fabro_engine::{Backend, LlmSpec, NodeBody, Plan};
-use fabro_graph::Workflow;
-use fabro_types::{Diagnostic, Span};
+use fabro_graph::{NodeIx, Workflow};
+use fabro_types::{Diagnostic, Permissions, Span};
 
 use crate::error::UNAVAILABLE;
 use crate::reach;
@@ -52,11 +52,18 @@ pub fn check_sandbox(
             found.in_workflow.push(Diagnostic { message, ..finding });
         }
     }
-    if let Some(workflow) = workflow.filter(|_| configured.is_remote())
+    let is_local = configured.provider.is_none_or(|it| it == SandboxProvider::Local);
+    if let Some(workflow) = workflow.filter(|_| configured.is_remote() || is_local)
         && let Ok(plan) = Plan::compile(workflow.clone())
     {
         let mut findings = Vec::new();
-        for ix in reach::from_start(&plan).into_keys() {
+        let reached: Vec<_> = reach::from_start(&plan).into_keys().collect();
+        if is_local {
+            let default = run_file.and_then(|file| file.config.agent.permissions);
+            let default = default.or(settings.agent.permissions);
+            findings.extend(keys_in_reach(&plan, &reached, default));
+        }
+        for ix in reached {
             let llm = match &plan.spec(ix).body {
                 NodeBody::Agent(agent) => &agent.llm,
                 NodeBody::Prompt(llm) => llm,
@@ -72,6 +79,29 @@ pub fn check_sandbox(
         found.in_workflow.extend(findings);
     }
     found
+}
+
+/// Says, once, that an agent can read the keys of this machine: its commands run beside those of the user.
+fn keys_in_reach(
+    plan: &Plan,
+    reached: &[NodeIx],
+    default: Option<Permissions>,
+) -> Option<Diagnostic> {
+    let is_script = |ix: &&NodeIx| matches!(plan.spec(**ix).body, NodeBody::Command(_));
+    let script = plan.workflow().node(*reached.iter().find(is_script)?);
+    let is_full = |ix: &&NodeIx| {
+        let spec = plan.spec(**ix);
+        let own = spec.llm().and_then(|llm| llm.permissions);
+        spec.agent().is_some() && own.or(default) == Some(Permissions::Full)
+    };
+    let agent = plan.workflow().node(*reached.iter().find(is_full)?);
+    let span = agent.attrs.get("permissions").map_or(agent.span, |attr| attr.span);
+    let message = format!(
+        "`{}` has full permissions and no sandbox: its commands can read the keys in the environment of a script (`{}`) that runs beside it or left a server, and every file of yours",
+        agent.id, script.id
+    );
+    let fix = "set `run.sandbox.provider = \"bwrap\"` or \"docker\", or trust what the agent reads";
+    Some(Diagnostic::warning("keys-in-reach", span, message).with_fix(fix))
 }
 
 /// Says that an agent is another program, which would not run where the scripts do; with a fix.

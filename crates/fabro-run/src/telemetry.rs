@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use fabro_config::TelemetrySettings;
 use fabro_engine::{read_all, read_blob};
+use fabro_events::EventBody;
 use fabro_store::{Store, StoreError};
 use fabro_telemetry::{Contents, Export, Exporter};
 use fabro_types::{BlobRef, RunId};
 
-use crate::error::SetupError;
+use crate::bundle::Bundle;
+use crate::error::{RunError, SetupError};
 use crate::secrets::expand_all;
 
 /// The trace of a run and of its sub-workflows; with prompts, answers, and arguments and results of tools when
@@ -35,6 +37,22 @@ pub async fn run_trace(
     let logs: Vec<_> = logs.iter().map(Vec::as_slice).collect();
     // The root of the family: the trace of a sub-workflow is a part of it.
     Ok(fabro_telemetry::trace(store.root(run).await?, &logs, &contents))
+}
+
+/// The collector that the settings named when the run was created; `None` without one.
+///
+/// # Errors
+///
+/// The run cannot be read.
+pub async fn run_telemetry(
+    store: &dyn Store,
+    run: RunId,
+) -> Result<Option<TelemetrySettings>, RunError> {
+    let first = store.read(store.root(run).await?, 0, 1).await?.pop();
+    let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
+        return Err(RunError::NotCreated { run });
+    };
+    Ok(Bundle::load(store, &created.bundle)?.settings.telemetry)
 }
 
 /// The collector of the settings; `None` without one.

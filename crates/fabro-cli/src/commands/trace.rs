@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap_complete::ArgValueCandidates;
 use fabro_config::TelemetrySettings;
-use fabro_run::{exporter, run_trace};
+use fabro_run::{exporter, run_telemetry, run_trace};
 use fabro_telemetry::ExportError;
 use fabro_types::RunId;
 
 use crate::complete;
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, find, settings, settings_and_warnings};
+use crate::global::{Global, find, settings};
 use crate::output;
 
 /// Show a run as an OpenTelemetry trace, or send it to a collector
@@ -81,7 +81,7 @@ fn undelivered(failed: &ExportError) -> anyhow::Error {
     error::failed(failed.to_string(), "start the collector, or correct its address")
 }
 
-/// Sends the trace of a run that ended or paused, where the settings name a collector. A failure is a warning:
+/// Sends the trace of a run that ended or paused, where the settings named a collector when it was created. A failure is a warning:
 /// the run is what it is.
 pub async fn send_at_end(run: RunId, global: &Global) {
     if let Err(failed) = try_send(run, global).await {
@@ -92,11 +92,10 @@ pub async fn send_at_end(run: RunId, global: &Global) {
 }
 
 async fn try_send(run: RunId, global: &Global) -> anyhow::Result<()> {
-    // The run has shown the warnings of the settings already.
-    let (settings, _) = settings_and_warnings()?;
-    let telemetry = settings.telemetry;
-    let Some(exporter) = exporter(&telemetry)? else { return Ok(()) };
     let store = global.store_to_read()?;
+    // A stage may have changed the settings since.
+    let Some(telemetry) = run_telemetry(&store, run).await? else { return Ok(()) };
+    let Some(exporter) = exporter(&telemetry)? else { return Ok(()) };
     let trace = run_trace(&store, run, telemetry.content == Some(true)).await?;
     exporter.send(trace).await?;
     Ok(())

@@ -28,9 +28,7 @@ pub(super) const PROGRAM: Program = Program {
 
 /// Reads one event of `stream-json`.
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
-    if let Some(id) = event["conversation_id"].as_str() {
-        answer.session_id = Some(id.to_owned());
-    }
+    answer.set_session(&event["conversation_id"]);
     match event["event"].as_str() {
         Some("init") => {
             if let Some(model) = event["model"].as_str() {
@@ -51,9 +49,7 @@ fn rest(stdout: &str, _: &str, answer: &mut Answer) {
     if let Some(Ok(document)) = values.next()
         && !answer.is_complete
     {
-        if let Some(id) = document["conversation_id"].as_str() {
-            answer.session_id = Some(id.to_owned());
-        }
+        answer.set_session(&document["conversation_id"]);
         result(&document, answer);
     }
 }

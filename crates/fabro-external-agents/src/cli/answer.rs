@@ -28,7 +28,26 @@ pub(super) struct Answer {
     pub(super) noise: String,
 }
 
+/// The id of a session, where the text can be one: it stands in a later command line, where it must be neither an option nor
+/// a path.
+pub(super) fn session_id(text: &str) -> Option<&str> {
+    const LONGEST: usize = 128;
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+    let is_id = text.len() <= LONGEST
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(is_part)
+        && !text.contains("..");
+    is_id.then_some(text)
+}
+
 impl Answer {
+    /// Takes the id of the session that the program names; one that cannot be an id counts as none.
+    pub(super) fn set_session(&mut self, id: &Value) {
+        if let Some(id) = id.as_str() {
+            self.session_id = session_id(id).map(str::to_owned);
+        }
+    }
+
     pub(super) fn fail(&mut self, kind: Option<StatedKind>, message: &str) {
         let kind = kind.or(self.pending_error.as_ref().and_then(|(kind, _)| *kind));
         let kind = kind.unwrap_or(FailureClass::Deterministic.into());
@@ -61,4 +80,33 @@ pub(super) fn number(object: &Value, key: &str) -> u64 {
 /// The first of these keys that has a number.
 pub(super) fn first_number(object: &Value, keys: &[&str]) -> u64 {
     keys.iter().find_map(|key| object[key].as_u64()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_sessions_are_no_options() {
+        for id in ["5f1c7a52-9d1e-4b53-9f5e-8a1d4c2b7e10", "thread_1", "a.b:c"] {
+            assert_eq!(session_id(id), Some(id));
+        }
+        let long = "x".repeat(129);
+        for id in [
+            "--dangerously-skip-permissions",
+            "-c",
+            "",
+            "a b",
+            "a\nb",
+            "../x",
+            "a/b",
+            "a..b",
+            &long,
+        ] {
+            assert_eq!(session_id(id), None, "{id}");
+            let mut answer = Answer::default();
+            answer.set_session(&Value::from(id));
+            assert_eq!(answer.session_id, None, "{id}");
+        }
+    }
 }

@@ -54,9 +54,7 @@ fn context(server: &ContextServer, permissions: &[&str]) -> Vec<String> {
 
 /// Reads one event of `stream-json`.
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
-    if let Some(id) = event["session_id"].as_str() {
-        answer.session_id = Some(id.to_owned());
-    }
+    answer.set_session(&event["session_id"]);
     match event["type"].as_str() {
         Some("system") => model(&event["model"], answer),
         Some("assistant") => return assistant(event, answer, on_event),

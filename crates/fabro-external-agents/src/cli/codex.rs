@@ -46,7 +46,7 @@ fn context(server: &ContextServer, _: &[&str]) -> Vec<String> {
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     match event["type"].as_str() {
         Some("thread.started") => {
-            answer.session_id = event["thread_id"].as_str().map(str::to_owned);
+            answer.set_session(&event["thread_id"]);
         }
         Some("item.started") => return started(&event["item"], answer, on_event),
         Some("item.completed") => return completed(&event["item"], answer, on_event),

@@ -38,7 +38,7 @@ pub(super) const PROGRAM: Program = Program {
 fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     match event["type"].as_str() {
         Some("init") => {
-            answer.session_id = event["session_id"].as_str().map(str::to_owned);
+            answer.set_session(&event["session_id"]);
             if let Some(model) = event["model"].as_str() {
                 answer.model = Some(model.to_owned());
             }
@@ -108,9 +108,7 @@ fn rest(stdout: &str, stderr: &str, answer: &mut Answer) {
         return;
     }
     let Some(document) = object(stdout).or_else(|| object(stderr)) else { return };
-    if let Some(id) = document["session_id"].as_str() {
-        answer.session_id = Some(id.to_owned());
-    }
+    answer.set_session(&document["session_id"]);
     let models = document["stats"]["models"].as_object();
     let used: Vec<_> = models.into_iter().flatten().map(|(name, it)| of_model(name, it)).collect();
     if !used.is_empty() {

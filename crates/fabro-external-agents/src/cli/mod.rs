@@ -170,9 +170,19 @@ impl Cli {
                 known.name
             )));
         }
-        if known.resume.is_none() && task.resume.is_some() {
-            let message = "it has no option for that".to_owned();
-            return Err(BackendError::SessionLost { program: known.name.to_owned(), message });
+        let lost = match &task.resume {
+            Some(_) if known.resume.is_none() => Some("it has no option for that"),
+            // Of a log that an earlier version wrote, or someone else.
+            Some(session) if answer::session_id(session.id).is_none() => {
+                Some("what is recorded cannot be the id of a session")
+            }
+            _ => None,
+        };
+        if let Some(message) = lost {
+            return Err(BackendError::SessionLost {
+                program: known.name.to_owned(),
+                message: message.to_owned(),
+            });
         }
         let args = known.args(task, self.dangerous);
         let mark = Mark::new();

@@ -1,5 +1,7 @@
 //! What the readers of all event streams have in common.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// One server-sent event.
@@ -12,7 +14,7 @@ pub(super) struct Event {
 
 impl Event {
     pub(super) fn json(&self) -> Result<Value, EventError> {
-        serde_json::from_str(&self.data).map_err(EventError::Malformed)
+        json(&self.data).map_err(EventError::Malformed)
     }
 
     /// Whether it is one of these, or one without a name that is no mere end of the stream.
@@ -24,6 +26,46 @@ impl Event {
     pub(super) fn is_done(&self) -> bool {
         self.data.trim() == "[DONE]"
     }
+}
+
+/// Reads JSON of a server. Half of a surrogate pair (`\ud83d` alone), which no text can have, is replaced by `U+FFFD`: a
+/// server that divides its answer into pieces may divide a character.
+pub(super) fn json(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|error| match whole_surrogates(text) {
+        Cow::Borrowed(_) => Err(error),
+        Cow::Owned(text) => serde_json::from_str(&text),
+    })
+}
+
+/// The text with `\ufffd` in place of each half of a surrogate pair.
+fn whole_surrogates(text: &str) -> Cow<'_, str> {
+    let unit = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let bytes = text.as_bytes();
+    let mut whole = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(found) = bytes[at..].iter().position(|byte| *byte == b'\\') {
+        at += found;
+        match unit(at) {
+            Some(0xd800..=0xdbff) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
+            Some(0xd800..=0xdfff) => {
+                whole.push_str(&text[copied..at]);
+                whole.push_str("\\ufffd");
+                at += 6;
+                copied = at;
+            }
+            // The character behind the backslash is escaped.
+            _ => at = (at + 2).min(bytes.len()),
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    whole.push_str(&text[copied..]);
+    Cow::Owned(whole)
 }
 
 /// Why a model stopped, as far as that matters.
@@ -69,5 +111,25 @@ pub(super) fn set_count(field: &mut u64, value: &Value) {
     let text = value.as_f64().map(|count| format!("{count:.0}"));
     if let Some(count) = value.as_u64().or_else(|| text?.parse().ok()) {
         *field = count;
+    }
+}
+
+#[cfg(test)]
+mod json_tests {
+    use super::*;
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(json(text).unwrap(), Value::from(expect), "{text}");
+        };
+        check(r#""a\ud83d\ude00b""#, "a😀b");
+        check(r#""a\ud83db""#, "a\u{fffd}b");
+        check(r#""\ude00\ud83d\ud83d\ude00""#, "\u{fffd}\u{fffd}😀");
+        check(r#""\\ud83d""#, "\\ud83d");
+        check(r#""\\\ud83d""#, "\\\u{fffd}");
+        for broken in [r#""\ud83"#, r#""\u""#, r#""\ud83d"#, "{", r#""\"#] {
+            assert!(json(broken).is_err(), "{broken}");
+        }
     }
 }

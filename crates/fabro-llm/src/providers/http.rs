@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, Response};
 use tokio::time::timeout;
-use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder};
 
 use super::concessions::RefusedField;
 use super::endpoint::Endpoint;
@@ -126,7 +126,7 @@ pub(super) struct Body {
     provider: Provider,
     endpoint: Endpoint,
     timeouts: Timeouts,
-    lines: LinesCodec,
+    lines: AnyDelimiterCodec,
     /// Received, but not read yet.
     buffer: BytesMut,
     received: usize,
@@ -141,7 +141,11 @@ impl Body {
             response,
             provider,
             endpoint,
-            lines: LinesCodec::new_with_max_length(LARGEST_EVENT),
+            lines: AnyDelimiterCodec::new_with_max_length(
+                b"\n".to_vec(),
+                Vec::new(),
+                LARGEST_EVENT,
+            ),
             buffer: BytesMut::new(),
             received: 0,
             is_closed: false,
@@ -178,15 +182,19 @@ impl Body {
                 self.lines.decode(&mut self.buffer)
             };
             match line {
-                Ok(Some(line)) => return Ok(Some(line)),
+                // One byte that is not text is not a reason to ask again.
+                Ok(Some(line)) => {
+                    let line = String::from_utf8_lossy(&line);
+                    return Ok(Some(line.strip_suffix('\r').unwrap_or(&line).to_owned()));
+                }
                 Ok(None) if self.is_closed => return Ok(None),
                 Ok(None) => self.receive().await?,
-                Err(LinesCodecError::MaxLineLengthExceeded) => {
+                Err(AnyDelimiterCodecError::MaxChunkLengthExceeded) => {
                     return Err(self.too_large("an event of it", LARGEST_EVENT));
                 }
-                Err(LinesCodecError::Io(_)) => {
-                    let what = "the answer is not text";
-                    return Err(failure::own(ErrorKind::UnusableAnswer, &self.provider, what));
+                Err(AnyDelimiterCodecError::Io(error)) => {
+                    let what = format!("its answer cannot be read: {error}");
+                    return Err(failure::own(ErrorKind::UnusableAnswer, &self.provider, &what));
                 }
             }
         }

@@ -323,7 +323,7 @@ impl Answer {
         let frame = self.body.next().await?;
         let progress = match frame {
             Some(Frame::Event(event)) => self.reader.read(&event, &mut self.turn),
-            Some(Frame::Whole(body)) => serde_json::from_str(&body)
+            Some(Frame::Whole(body)) => events::json(&body)
                 .map_err(EventError::Malformed)
                 .and_then(|body| self.reader.read_whole(&body, &mut self.turn))
                 .map(|()| Progress::Ended),

@@ -31,6 +31,9 @@ use crate::{RunError, SetupError, open_gates_of_family};
 
 use super::{DriveResult, Run};
 
+/// The shortest time after which a run retries by itself: a shorter one would fill the log.
+const SHORTEST_RETRY: Duration = Duration::from_secs(1);
+
 impl Run {
     /// Drives the run until it ends, pauses or is interrupted. If the future is dropped, the run is
     /// interrupted at once.
@@ -117,7 +120,8 @@ impl Run {
                 DriveResult::Paused { reason, gates, unavailable }
             }
             RunEnd::Stopped if lease_lost.is_cancelled() => {
-                return Err(StoreError::LeaseLost { run: id }.into());
+                let driver = self.lease.driver().await?;
+                return Err(StoreError::LeaseLost { run: id, pid: driver.map(|it| it.pid) }.into());
             }
             RunEnd::Stopped => DriveResult::Interrupted,
         })
@@ -128,7 +132,7 @@ impl Run {
     async fn drive_with_retries(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
         loop {
             let end = self.drive_stages(services.clone()).await?;
-            let wait = self.settings.retry_unavailable;
+            let wait = self.settings.retry_unavailable.map(|wait| wait.max(SHORTEST_RETRY));
             let (RunEnd::Paused(PauseReason::Unavailable), Some(wait)) = (&end, wait) else {
                 return Ok(end);
             };

@@ -17,6 +17,7 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
+use crate::mcp::error::brief;
 use crate::mcp::stdio::ServerProcess;
 
 /// The most tools that are taken from one server.
@@ -63,6 +64,17 @@ pub(crate) struct Connection {
     notices: TaskTracker,
 }
 
+/// A text for tools that are not offered, because the list of their server is too long.
+fn left_out(cut: &[Value], is_more: bool) -> String {
+    const NAMED: usize = 5;
+    let names = cut.iter().filter_map(|tool| tool["name"].as_str()).take(NAMED).map(brief);
+    let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    if is_more || cut.len() > names.len() {
+        names.push("…".to_owned());
+    }
+    format!("it lists more than {MAX_TOOLS} tools; left out: {}", names.join(", "))
+}
+
 impl Connection {
     pub(crate) fn new(
         service: RunningService<RoleClient, Client>,
@@ -71,8 +83,8 @@ impl Connection {
         Self { service, process, notices: TaskTracker::new() }
     }
 
-    /// The tools as the server lists them, valid or not.
-    pub(crate) async fn tools(&self) -> Result<Vec<Value>, ServiceError> {
+    /// The tools as the server lists them, valid or not; what of the list is left out, if something is.
+    pub(crate) async fn tools(&self) -> Result<(Vec<Value>, Option<String>), ServiceError> {
         let mut tools = Vec::new();
         let mut cursor = None;
         loop {
@@ -81,8 +93,10 @@ impl Connection {
             tools.extend(page);
             cursor = next;
             if cursor.is_none() || !more || tools.len() >= MAX_TOOLS {
-                tools.truncate(MAX_TOOLS);
-                return Ok(tools);
+                let is_more = more && cursor.is_some();
+                let cut = tools.split_off(tools.len().min(MAX_TOOLS));
+                let cut = (is_more || !cut.is_empty()).then(|| left_out(&cut, is_more));
+                return Ok((tools, cut));
             }
         }
     }
@@ -202,5 +216,25 @@ impl Drop for CancelOnDrop<'_> {
             let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
         };
         self.connection.notices.spawn_on(notice, &runtime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tools_that_are_left_out_are_named() {
+        let tools: Vec<Value> = (0..7).map(|n| json!({"name": format!("t{n}")})).collect();
+        let check = |count: usize, is_more: bool, expect: &str| {
+            let text = left_out(&tools[..count], is_more);
+            assert_eq!(text, format!("it lists more than 1000 tools; left out: {expect}"));
+        };
+        check(2, false, "`t0`, `t1`");
+        check(2, true, "`t0`, `t1`, …");
+        check(7, false, "`t0`, `t1`, `t2`, `t3`, `t4`, …");
+        check(0, true, "…");
     }
 }

@@ -56,6 +56,15 @@ pub(crate) struct WorkDir {
     pub(crate) env: Vec<(String, String)>,
 }
 
+/// What a server offers when it starts.
+pub(crate) struct ListedTools {
+    /// As it lists them, valid or not.
+    pub(crate) tools: Vec<Value>,
+    /// What of its list is left out.
+    pub(crate) left_out: Option<String>,
+    pub(crate) instructions: Option<String>,
+}
+
 /// A server, with a connection while there is one.
 pub(crate) struct Link {
     pub(crate) name: String,
@@ -79,15 +88,16 @@ impl Link {
         self.settings.startup_timeout.unwrap_or(STARTUP_TIMEOUT)
     }
 
-    /// Starts the server; returns its tools as it lists them, and its instructions.
-    pub(crate) async fn start(&self) -> Result<(Vec<Value>, Option<String>), ServerError> {
+    /// Starts the server; returns its tools as it lists them, and what else there is to say.
+    pub(crate) async fn start(&self) -> Result<ListedTools, ServerError> {
         let started = Instant::now();
         let connection = self.connected().await?;
         let limit = self.startup_timeout();
         match timeout(limit.saturating_sub(started.elapsed()), connection.tools()).await {
-            Ok(Ok(tools)) => {
+            Ok(Ok((tools, left_out))) => {
                 let info = connection.service.peer().peer_info();
-                Ok((tools, info.and_then(|info| info.instructions.clone())))
+                let instructions = info.and_then(|info| info.instructions.clone());
+                Ok(ListedTools { tools, left_out, instructions })
             }
             Ok(Err(error)) => Err(self.failed(&connection, error).await),
             Err(_) => Err(self.give_up(&connection, startup_timed_out(limit)).await),

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use crate::tool::Tool;
 use fabro_config::McpServer;
 use futures_util::future::join_all;
-use serde_json::Value;
 
 use crate::mcp::error::{ServerError, brief};
-use crate::mcp::link::{Link, WorkDir};
+use crate::mcp::link::{Link, ListedTools, WorkDir};
 use crate::mcp::name;
 use crate::mcp::offer;
 use crate::mcp::tool::McpTool;
@@ -47,8 +46,8 @@ impl Servers {
             Self { links: Vec::new(), tools: Vec::new(), failed: Vec::new(), warnings: Vec::new() };
         for (link, offer) in links.into_iter().zip(offers) {
             match offer {
-                Ok((tools, instructions)) => {
-                    connected.add(&link, tools, instructions, &mut taken);
+                Ok(listed) => {
+                    connected.add(&link, listed, &mut taken);
                     connected.links.push(link);
                 }
                 Err(error) => connected.failed.push(error),
@@ -78,13 +77,10 @@ impl Servers {
         join_all(self.links.iter().map(|link| link.close())).await;
     }
 
-    fn add(
-        &mut self,
-        link: &Arc<Link>,
-        tools: Vec<Value>,
-        instructions: Option<String>,
-        taken: &mut BTreeSet<String>,
-    ) {
+    fn add(&mut self, link: &Arc<Link>, listed: ListedTools, taken: &mut BTreeSet<String>) {
+        let ListedTools { tools, left_out, instructions } = listed;
+        let warnings = left_out.map(|text| format!("MCP server `{}`: {text}", link.name));
+        self.warnings.extend(warnings);
         // They are about the server as a whole, so only its first tool has them.
         let mut instructions = instructions.map(|text| {
             let text: String = text.chars().take(INSTRUCTIONS).collect();

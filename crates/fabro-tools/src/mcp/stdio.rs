@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex as SyncMutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fabro_sandbox::{ExecError, Exit, Process, Tail};
+use fabro_sandbox::{ExecError, Exit, Mark, Process, Program, Tail};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
@@ -25,23 +25,25 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 /// The process of a server.
 pub(crate) struct ServerProcess {
     process: Mutex<Option<Process>>,
+    /// Dropped after the process: what it has left in other process groups ends then.
+    _mark: Mark,
     refused: Refused,
     tail: Arc<SyncMutex<Tail>>,
     listener: Mutex<JoinHandle<()>>,
 }
 
 impl ServerProcess {
-    pub(crate) fn start(
-        program: &fabro_sandbox::Program<'_>,
-    ) -> Result<(Self, Messages, ChildStdin), ExecError> {
-        let (process, pipes) = Process::start(program)?;
+    pub(crate) fn start(program: &Program<'_>) -> Result<(Self, Messages, ChildStdin), ExecError> {
+        let mark = Mark::of_server();
+        let env = [program.env, &[mark.variable()]].concat();
+        let (process, pipes) = Process::start(&Program { env: &env, ..*program })?;
         let refused = Refused::default();
         let line = Line::default();
         let messages = Messages { stdout: pipes.stdout, line, refused: Arc::clone(&refused) };
         let tail = Arc::<SyncMutex<Tail>>::default();
         let listener = Mutex::new(tokio::spawn(listen(pipes.stderr, Arc::clone(&tail))));
         let process = Mutex::new(Some(process));
-        Ok((Self { process, refused, tail, listener }, messages, pipes.stdin))
+        Ok((Self { process, _mark: mark, refused, tail, listener }, messages, pipes.stdin))
     }
 
     /// Why its connection broke. Ends it, if it has not ended yet.
