@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use fabro_config::{check_owner, project_dir};
 use fabro_redact::Redactor;
-
-/// Where such files are, in each folder.
-const NAMES: [&str; 4] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"];
+use fabro_types::control_files::DOCUMENTS;
 
 /// The size limit of all of them together, in bytes.
 pub const DOCUMENT_BYTES: usize = 32 * 1024;
@@ -28,37 +27,32 @@ pub struct ProjectDocs {
 ///
 /// The root is the nearest folder with `.git` or `.fabro`, else `dir` itself. When they are longer than
 /// [`DOCUMENT_BYTES`] together, the longest are cut to the same length, with a note. Files that
-/// lead out of the project, cannot be read or are not text are skipped. Secrets are redacted before the cut,
+/// lead out of the project, cannot be read, are not text, or that another user owns or may write are skipped. Secrets are redacted before the cut,
 /// which could leave a part of one.
 pub fn project_docs(dir: &Path, redactor: &Redactor) -> ProjectDocs {
     let Ok(dir) = dir.canonicalize() else { return ProjectDocs::default() };
-    let root = project_root(&dir);
-    let mut folders: Vec<_> = dir.ancestors().take_while(|it| it.starts_with(&root)).collect();
+    let root = project_dir(&dir).unwrap_or(&dir);
+    let mut folders: Vec<_> = dir.ancestors().take_while(|it| it.starts_with(root)).collect();
     folders.reverse();
     let mut documents: Vec<(String, String)> = Vec::new();
     for folder in folders {
-        for name in NAMES {
+        for name in DOCUMENTS {
             let path = folder.join(name);
-            let Some(text) = document(&root, &path) else { continue };
+            let Some(text) = document(root, &path) else { continue };
             let text = redactor.redact(&text).into_owned();
             if documents.iter().any(|(_, known)| *known == text) {
                 continue;
             }
-            let shown = path.strip_prefix(&root).unwrap_or(&path);
+            let shown = path.strip_prefix(root).unwrap_or(&path);
             documents.push((shown.display().to_string(), text));
         }
     }
     fit(&documents)
 }
 
-/// The nearest folder with `.git` or `.fabro`, else the folder itself.
-pub(crate) fn project_root(dir: &Path) -> PathBuf {
-    let is_root = |it: &&Path| it.join(".git").exists() || it.join(".fabro").is_dir();
-    dir.ancestors().find(is_root).unwrap_or(dir).to_owned()
-}
-
 fn document(root: &Path, path: &Path) -> Option<String> {
     let real = path.canonicalize().ok()?;
+    check_owner(path).ok()?;
     let text = real.starts_with(root).then(|| read_start(&real, READ_BYTES))?.ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fabro_config::{check_owner, project_dir};
 use fabro_llm::ToolSpec;
 use fabro_tools::{Call, Output, Tool};
 use fabro_types::Permissions;
+use fabro_types::control_files::{SKILL_DIRS, SKILL_FILE};
 use serde_json::{Value, json};
 
-use crate::documents::{project_root, read_start};
+use crate::documents::read_start;
 
 /// The longest text of a skill, in bytes.
 pub const SKILL_BYTES: usize = 128 * 1024;
@@ -82,18 +84,19 @@ impl Skill {
 /// `.claude/skills`, then those of `more`. Each folder in these with a `SKILL.md` is one. Of two with
 /// one name, the one of the earlier folder counts. They are ordered by name; a file that is not valid
 /// is reported, and the others are read. As with [`project_docs`](crate::project_docs), files of
-/// `work_dir` that lead out of the project are not read; folders of `more` may lead anywhere.
+/// `work_dir` that lead out of the project, or that another user owns or may write, are not read; folders of `more` may
+/// be anywhere.
 pub fn read_skills(work_dir: &Path, more: &[PathBuf]) -> (Vec<Skill>, Vec<SkillError>) {
     let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
     let mut errors = Vec::new();
-    let root = work_dir.canonicalize().map(|dir| project_root(&dir));
-    let root = root.unwrap_or_else(|_| work_dir.to_owned());
-    let own = [".fabro/skills", ".claude/skills"].map(|dir| work_dir.join(dir));
-    let own = own.iter().map(|dir| (dir, Some(root.as_path())));
+    let dir = work_dir.canonicalize().unwrap_or_else(|_| work_dir.to_owned());
+    let root = project_dir(&dir).unwrap_or(&dir);
+    let own = SKILL_DIRS.map(|dir| work_dir.join(dir));
+    let own = own.iter().map(|dir| (dir, Some(root)));
     for (dir, root) in own.chain(more.iter().map(|dir| (dir, None))) {
         // A folder that is not there has no skills.
         let Ok(entries) = dir.read_dir() else { continue };
-        let mut paths: Vec<_> = entries.flatten().map(|it| it.path().join("SKILL.md")).collect();
+        let mut paths: Vec<_> = entries.flatten().map(|it| it.path().join(SKILL_FILE)).collect();
         paths.sort();
         for path in paths.into_iter().filter(|path| path.exists()).take(MOST_SKILLS) {
             match read(&path, root) {
@@ -179,6 +182,9 @@ fn read(path: &Path, root: Option<&Path>) -> Result<Skill, SkillError> {
     let real = path.canonicalize().map_err(|error| unreadable(error.to_string()))?;
     if root.is_some_and(|root| !real.starts_with(root)) {
         return Err(unreadable(OUTSIDE.to_owned()));
+    }
+    if root.is_some() {
+        check_owner(path).map_err(|reason| error(reason.to_string()))?;
     }
     let text = read_start(&real, SKILL_BYTES).map_err(|error| unreadable(error.to_string()))?;
     if text.len() > SKILL_BYTES {

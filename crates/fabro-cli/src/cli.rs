@@ -1,7 +1,9 @@
 //! The command line: the list of commands, and what each of them calls.
 
 use clap::{Parser, Subcommand};
+use fabro_server::Role;
 
+use crate::agent;
 use crate::commands::{
     answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
     explain, explain_attribute, fmt, fork, gates, graph, init, inspect, logs, mcp, model, prune,
@@ -104,8 +106,31 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it changes runs that exist, or lets others do so.
+    fn changes_runs(&self) -> bool {
+        match self {
+            Self::Resume(_)
+            | Self::Answer(_)
+            | Self::Steer(_)
+            | Self::Cancel(_)
+            | Self::Fork(_)
+            | Self::Rewind(_)
+            | Self::Rm(_)
+            | Self::Prune(_)
+            | Self::Serve(_)
+            | Self::Sandbox(_) => true,
+            Self::Compact(args) => args.apply,
+            Self::Verify(args) => args.accept_loss,
+            Self::Mcp(mcp::McpCommand::Serve(args)) => args.role.role() > Role::Read,
+            _ => false,
+        }
+    }
+
     /// Executes the command.
     pub fn execute(self, global: &Global) -> anyhow::Result<Exit> {
+        if self.changes_runs() {
+            agent::refuse()?;
+        }
         match self {
             Self::Run(args) => block_on(run::run(*args, global)),
             Self::Resume(args) => block_on(resume::resume(args, global)),

@@ -20,6 +20,7 @@
 
 #![expect(unreachable_pub, reason = "nothing of a program is reachable from outside")]
 
+mod agent;
 mod cli;
 mod commands;
 mod complete;

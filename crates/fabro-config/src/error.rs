@@ -65,6 +65,20 @@ pub enum ConfigError {
         /// The error of the system.
         source: io::Error,
     },
+    /// Another user owns the file.
+    #[error(
+        "{} belongs to another user (uid {owner}), who could run commands as you with it: take it over with chown, or remove it",
+        path.display()
+    )]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// The id of the user.
+        owner: u32,
+    },
+    /// Other users may write the file.
+    #[error("other users may write {}, and could run commands as you with it: `chmod go-w` it", .0.display())]
+    Writable(PathBuf),
     /// The path does not name a regular file. With files that it may mean.
     #[error("{} is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", .0.display(), suggest(.1))]
     NotAFile(PathBuf, Vec<String>),

@@ -24,7 +24,8 @@
 //!
 //! # Limits
 //!
-//! - The process environment and the home directory are never read: callers pass them in.
+//! - Of the environment only `SUDO_UID` is read (see [`check_owner`]), and the home directory is not: callers pass in what
+//!   is needed.
 //! - A settings file has at most 1 MiB, and a value nests at most 64 deep.
 //! - No setting holds a secret: keys, and headers with a secret name, refer to environment variables,
 //!   which are read when they are needed.
@@ -42,6 +43,7 @@ mod hooks;
 mod known_providers;
 mod locate;
 mod model;
+mod owner;
 mod provider;
 mod reader;
 mod review;
@@ -67,6 +69,7 @@ pub use git::{GitAuthor, GitSettings};
 pub use hooks::{Hook, HookAction, HookEvent, OnHookError};
 pub use locate::{RunFile, Target, load, locate, workflow_files, workflow_names};
 pub use model::{ModelSettings, ScriptUse};
+pub use owner::check_owner;
 pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};
@@ -75,7 +78,7 @@ pub use sandbox::{SandboxProvider, SandboxSettings, Workspace};
 pub use settings::{
     RunDefaults, Settings, parse_settings, settings, settings_files, user_settings_file,
 };
-pub use store_dir::{project_dir, store_dir};
+pub use store_dir::{project_dir, project_dirs, store_dir};
 pub use telemetry::TelemetrySettings;
 pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport, SearchProvider, WebSearchSettings};
 pub use variables::{MissingVariable, expand_variables};

@@ -3,17 +3,25 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use fabro_types::control_files::{
+    FABRO_DIR, GRAPH_EXTENSIONS, RUN_FILES, SETTINGS_FILES, WORKFLOW_EXTENSION, WORKFLOW_FILE,
+};
 use fabro_types::{Span, nearest};
 
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::model::ModelSettings;
+use crate::owner::check_owner;
 use crate::reader::{find_span, find_string};
 use crate::run::{RunConfig, parse};
 use crate::settings::{RunDefaults, Settings};
+use crate::store_dir::project_dirs;
 use crate::telemetry::TelemetrySettings;
 
-const GRAPH_EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
+/// Whether a workflow may have this extension.
+fn is_graph_extension(extension: &str) -> bool {
+    extension == WORKFLOW_EXTENSION || GRAPH_EXTENSIONS.contains(&extension)
+}
 
 /// A workflow to run, and the run.toml that names it, if one does.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +47,7 @@ impl RunFile {
     /// The workflow it names, beside it when it names none (`workflow.fabro`). It may not exist.
     /// `home` is what `~` stands for.
     pub fn workflow_file(&self, home: Option<&Path>) -> PathBuf {
-        let graph = self.config.graph.as_deref().unwrap_or("workflow.fabro");
+        let graph = self.config.graph.as_deref().unwrap_or(WORKFLOW_FILE);
         expand(self.dir(), home, Path::new(graph))
     }
 
@@ -105,19 +113,19 @@ impl RunFile {
 
 /// Finds what `arg` means: a workflow file (`.fabro`, `.dot`, `.gv`), a run.toml (any `.toml`), or
 /// the name of a workflow. A name is looked up in `.fabro/workflows` of `cwd` and of each folder
-/// above it, as `NAME/workflow.toml`, `NAME/workflow.fabro` or `NAME.fabro`. Other paths, with a
+/// above it in its project, as `NAME/workflow.toml`, `NAME/workflow.fabro` or `NAME.fabro`. Other paths, with a
 /// separator in them, are workflow files with any name. `home` is what `~` stands for in
 /// a run.toml.
 ///
 /// # Errors
 ///
 /// There is no such file, with the files that were looked for and a similar name; a run.toml that
-/// cannot be read or holds an error.
+/// cannot be read or holds an error; a workflow that was found by its name, and that another user owns or may write.
 pub fn locate(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
     let path = cwd.join(arg);
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => return existing(&path).and_then(|()| by_run_file(&path, home)),
-        Some(extension) if GRAPH_EXTENSIONS.contains(&extension) => {}
+        Some(extension) if is_graph_extension(extension) => {}
         _ if arg.contains(['/', '\\']) => {}
         _ => return by_name(arg, cwd, home),
     }
@@ -169,14 +177,18 @@ fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Config
         return Err(ConfigError::NoName(name.to_owned()));
     }
     let mut tried = Vec::new();
-    for folder in cwd.ancestors().flat_map(workflow_folders) {
-        let run_file = folder.join(name).join("workflow.toml");
+    for folder in project_dirs(cwd).flat_map(workflow_folders) {
+        let run_file = folder.join(name).join(RUN_FILES[0]);
         if run_file.is_file() {
-            return by_run_file(&run_file, home);
+            check_owner(&run_file)?;
+            let target = by_run_file(&run_file, home)?;
+            check_owner(&target.workflow_file)?;
+            return Ok(target);
         }
-        let inside = folder.join(name).join("workflow.fabro");
-        let beside = folder.join(format!("{name}.fabro"));
+        let inside = folder.join(name).join(WORKFLOW_FILE);
+        let beside = folder.join(format!("{name}.{WORKFLOW_EXTENSION}"));
         if let Some(found) = [&inside, &beside].into_iter().find(|file| file.is_file()) {
+            check_owner(found)?;
             return Ok(Target { workflow_file: found.clone(), run_file: None });
         }
         tried.extend([run_file, inside, beside]);
@@ -194,9 +206,9 @@ fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Config
     Err(ConfigError::NoWorkflow { name: name.to_owned(), tried, near })
 }
 
-/// The names of the workflows of the projects that `cwd` is in.
+/// The names of the workflows of the project that `cwd` is in.
 pub fn workflow_names(cwd: &Path) -> BTreeSet<String> {
-    cwd.ancestors().flat_map(names_in).collect()
+    project_dirs(cwd).flat_map(names_in).collect()
 }
 
 /// The files of the folder `dir` itself, by their names, that [`locate`] takes: workflow files, and each run.toml
@@ -213,8 +225,8 @@ pub fn workflow_files(dir: &Path) -> BTreeSet<String> {
 /// Whether a `.toml` is a run.toml: it names a workflow, or has one of two names beside a `workflow.fabro`.
 fn is_run_file(path: &Path) -> bool {
     let names_graph = || find_string(&read_text(path).ok()?, "workflow.graph");
-    let is_beside = path.file_name().is_some_and(|it| it == "run.toml" || it == "workflow.toml")
-        && path.with_file_name("workflow.fabro").is_file();
+    let is_beside = path.file_name().is_some_and(|it| RUN_FILES.iter().any(|name| it == *name))
+        && path.with_file_name(WORKFLOW_FILE).is_file();
     is_beside || names_graph().is_some()
 }
 
@@ -222,12 +234,14 @@ fn is_run_file(path: &Path) -> bool {
 /// them.
 fn workflow_folders(dir: &Path) -> Vec<PathBuf> {
     let setting = |file: &str, name: &str| {
-        let text = read_text(&dir.join(file)).ok()?;
-        Some(find_string(&text, name))
+        let file = dir.join(file);
+        check_owner(&file).ok()?;
+        Some(find_string(&read_text(&file).ok()?, name))
     };
-    let own = setting(".fabro/project.toml", "project.directory").flatten();
-    let older = setting("fabro.toml", "fabro.root").map(|root| root.unwrap_or_else(|| ".".into()));
-    let mut folders = vec![dir.join(".fabro").join("workflows")];
+    let [_, project, older] = SETTINGS_FILES;
+    let own = setting(project, "project.directory").flatten();
+    let older = setting(older, "fabro.root").map(|root| root.unwrap_or_else(|| ".".into()));
+    let mut folders = vec![dir.join(FABRO_DIR).join("workflows")];
     for root in own.into_iter().chain(older) {
         let folder = dir.join(root).join("workflows");
         if !folders.contains(&folder) {
@@ -241,11 +255,10 @@ fn workflow_folders(dir: &Path) -> Vec<PathBuf> {
 fn names_in(dir: &Path) -> Vec<String> {
     let folders = workflow_folders(dir).into_iter();
     let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-    let has_workflow = |dir: &Path| {
-        ["workflow.toml", "workflow.fabro"].iter().any(|file| dir.join(file).is_file())
-    };
+    let has_workflow =
+        |dir: &Path| [RUN_FILES[0], WORKFLOW_FILE].iter().any(|file| dir.join(file).is_file());
     let is_workflow = |path: &PathBuf| match path.extension() {
-        Some(extension) if extension == "fabro" && !path.is_dir() => true,
+        Some(extension) if extension == WORKFLOW_EXTENSION && !path.is_dir() => true,
         _ => has_workflow(path),
     };
     let paths = entries.flatten().map(|entry| entry.path()).filter(is_workflow);
@@ -285,7 +298,7 @@ fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> 
 
 fn is_runnable(file: &str) -> bool {
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|it| it == "toml" || GRAPH_EXTENSIONS.contains(&it))
+    extension.is_some_and(|it| it == "toml" || is_graph_extension(it))
 }
 
 /// The names of the entries of a folder, sorted.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fabro_types::control_files::SETTINGS_FILES;
 use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
 use serde_json::{Map, Value};
 
@@ -12,12 +13,14 @@ use crate::file::{expand, goal_text, read_text};
 use crate::git::GitSettings;
 use crate::hooks::{Hook, joined};
 use crate::model::ModelSettings;
+use crate::owner::check_owner;
 use crate::provider::ProviderSettings;
 use crate::reader::read;
 use crate::review::SettingsFile;
 use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
+use crate::store_dir::project_dirs;
 use crate::telemetry::TelemetrySettings;
 use crate::webhooks::{self, Webhook};
 
@@ -182,25 +185,22 @@ pub fn user_settings_file(config_home: Option<&Path>, home: Option<&Path>) -> Op
 
 /// The settings files that hold in `cwd`, the strongest first. They exist.
 pub fn settings_files(cwd: &Path, user_file: Option<&Path>) -> Vec<(PathBuf, SettingsFile)> {
-    let nearest = |name: &str| cwd.ancestors().map(|dir| dir.join(name)).find(|it| it.is_file());
+    let nearest = |name: &str| project_dirs(cwd).map(|dir| dir.join(name)).find(|it| it.is_file());
+    let kinds = [SettingsFile::Config, SettingsFile::Project, SettingsFile::Project];
+    let own = SETTINGS_FILES.into_iter().zip(kinds).map(|(name, kind)| (nearest(name), kind));
     let user = user_file.filter(|file| file.is_file()).map(Path::to_owned);
-    let files = [
-        (nearest(".fabro/config.toml"), SettingsFile::Config),
-        (nearest(".fabro/project.toml"), SettingsFile::Project),
-        (nearest("fabro.toml"), SettingsFile::Project),
-        (user, SettingsFile::Config),
-    ];
-    files.into_iter().filter_map(|(path, kind)| Some((path?, kind))).collect()
+    let files = own.chain([(user, SettingsFile::Config)]);
+    files.filter_map(|(path, kind)| Some((path?, kind))).collect()
 }
 
-/// The settings in force in `cwd`: those of the nearest `.fabro/config.toml` at or above it, completed
-/// from the nearest `.fabro/project.toml` and `fabro.toml` of upstream, then from `user_file`; a file
-/// that does not exist sets nothing. With them, the warnings of each file that has any. `home` is what
-/// `~` stands for.
+/// The settings in force in `cwd`: those of the nearest `.fabro/config.toml` between it and the root of its project
+/// ([`project_dir`](crate::project_dir)), completed from the nearest `.fabro/project.toml` and `fabro.toml` of upstream
+/// there, then from `user_file`; a file that does not exist sets nothing. With them, the warnings of each file that has
+/// any. `home` is what `~` stands for.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, or holds an error.
+/// A file that cannot be read, holds an error, or that another user owns or may write.
 pub fn settings(
     cwd: &Path,
     user_file: Option<&Path>,
@@ -209,6 +209,7 @@ pub fn settings(
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     for (path, kind) in settings_files(cwd, user_file) {
+        check_owner(&path)?;
         let text = read_text(&path)?;
         let (mut read, list) = match parse_with(&text, kind.schema()) {
             Ok(read) => read,

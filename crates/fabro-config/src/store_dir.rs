@@ -1,5 +1,9 @@
 use std::path::{Path, PathBuf};
 
+use fabro_types::control_files::FABRO_DIR;
+
+use crate::owner::belongs_to_user;
+
 /// Where runs are recorded: `flag` (`--store`), else `env` (the value of `FABRO_STORE`, ignored when
 /// empty), else `.fabro/state` in the [`project_dir`], else in `cwd`. Nothing is created.
 ///
@@ -8,14 +12,26 @@ pub fn store_dir(cwd: &Path, flag: Option<&Path>, env: Option<&str>) -> PathBuf 
     let env = env.filter(|text| !text.is_empty()).map(Path::new);
     match flag.or(env) {
         Some(chosen) => cwd.join(chosen),
-        None => project_dir(cwd).unwrap_or(cwd).join(".fabro").join("state"),
+        None => project_dir(cwd).unwrap_or(cwd).join(FABRO_DIR).join("state"),
     }
 }
 
-/// The nearest of `cwd` and the folders above it that has a folder `.fabro` with something in it, or a `.git` (a file in
-/// a linked worktree).
+/// The root of the project that `cwd` is in: the nearest of `cwd` and the folders above it that has a folder `.fabro` with
+/// something in it, or a `.git` (a file in a linked worktree). What another user has made does not count: anyone can put
+/// one into `/tmp`. Settings, workflows, skills, instructions and the store of a project are looked for up to here.
 pub fn project_dir(cwd: &Path) -> Option<&Path> {
-    cwd.ancestors().find(|dir| is_used(&dir.join(".fabro")) || dir.join(".git").exists())
+    let is_root = |dir: &&Path| {
+        let own = dir.join(FABRO_DIR);
+        let git = dir.join(".git");
+        (is_used(&own) && belongs_to_user(&own)) || (git.exists() && belongs_to_user(&git))
+    };
+    cwd.ancestors().find(is_root)
+}
+
+/// The folders from `cwd` up to the root of its project; only `cwd` where it is in none.
+pub fn project_dirs(cwd: &Path) -> impl Iterator<Item = &Path> {
+    let root = project_dir(cwd).unwrap_or(cwd);
+    cwd.ancestors().take_while(move |dir| dir.starts_with(root))
 }
 
 /// Whether something is in a directory. Containers leave an empty `.fabro` in the working directory of a run.

@@ -12,6 +12,7 @@ use view::View;
 pub(crate) use view::repository;
 
 use crate::SandboxError;
+use crate::control::Watched;
 use crate::launch::Launch;
 use crate::programs;
 
@@ -62,8 +63,9 @@ impl Bwrap {
         Ok(Self { program, view: View::new(settings, &path)?, network, limit })
     }
 
-    /// The command that starts a program in the sandbox; its arguments follow.
-    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<Command> {
+    /// The command that starts a program in the sandbox, whose arguments follow, and what is to be looked at when it
+    /// has ended.
+    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<(Command, Watched)> {
         let mut args: Vec<OsString> = vec![self.program.clone().into()];
         let namespaces = ["user", "pid", "ipc", "uts"].map(|it| format!("--unshare-{it}"));
         args.extend(namespaces.map(OsString::from));
@@ -72,7 +74,8 @@ impl Bwrap {
             args.push("--unshare-net".into());
         }
         args.extend(["--cap-drop", "ALL"].map(OsString::from));
-        args.extend(self.view.arguments(launch, self.network)?);
+        let (view, watched) = self.view.arguments(launch, self.network)?;
+        args.extend(view);
         args.extend(["--chdir".into(), launch.cwd.into(), "--".into()]);
         args.extend(self.limit.inner_arguments());
         args.push(launch.program.into());
@@ -80,7 +83,7 @@ impl Bwrap {
         let mut all = outer.into_iter().chain(args);
         let mut command = Command::new(all.next().unwrap_or_default());
         command.args(all);
-        Ok(command)
+        Ok((command, watched))
     }
 
     /// The path under which a program in the sandbox finds a script file.

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 pub use in_sandbox::InSandbox;
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
+pub(crate) use protected::is_workflow;
 pub use read_first::{FileHashes, KnownFiles, ReadFirst};
 pub use values::WithValues;
 
@@ -155,8 +156,27 @@ pub enum FileError {
     #[error("{0} is write-protected: leave it as it is, or ask for its protection to be removed")]
     ReadOnly(String),
     /// It controls another program, or is kept by one; see [`LocalFiles`] and [`WithValues`].
-    #[error("{0} belongs to git or to fabro: it can be read, but not changed here")]
+    #[error(
+        "{0} is obeyed by git, by fabro or by later agents: it can be read, but not changed here"
+    )]
     Protected(String),
+    /// It is in the record of runs.
+    #[error(
+        "{0} is in the record of runs, which tools do not read: only values and artifacts of this run are given"
+    )]
+    Store(String),
+    /// The file is too large to be read whole.
+    #[error(
+        "{path} has {bytes} bytes, and at most {limit} are read: use a command to see a part of it"
+    )]
+    Huge {
+        /// The path as it was given.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
     /// The file exists, but was not read before.
     #[error("{0} exists, but was not read yet: read it before changing it")]
     Unread(String),

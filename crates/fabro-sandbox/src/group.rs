@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::cgroup;
-use crate::proc::group_runs;
+use crate::proc::{clock_ticks, group_runs};
 use crate::record::Record;
 
 /// From SIGTERM to SIGKILL.
@@ -23,6 +23,41 @@ static CHILDREN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 /// The leaders of groups; none is started while this is held.
 pub(crate) fn children() -> MutexGuard<'static, BTreeSet<i32>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The scripts of the author that run, and when the last one ended, as the start times of processes are given.
+static SCRIPTS: Mutex<(usize, u64)> = Mutex::new((0, 0));
+
+fn scripts() -> MutexGuard<'static, (usize, u64)> {
+    SCRIPTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a script of the author has run since then.
+pub(crate) fn scripts_since(time: u64) -> bool {
+    let (running, last) = *scripts();
+    running > 0 || last >= time
+}
+
+/// A script of the author while it runs.
+#[derive(Debug)]
+struct RunningScript;
+
+impl RunningScript {
+    /// One that was started with these variables.
+    fn of(env: &[(String, String)]) -> Option<Self> {
+        let has = |wanted: &str| env.iter().any(|(name, _)| name == wanted);
+        (has("FABRO_NODE") && !has(cgroup::MARK)).then(|| {
+            scripts().0 += 1;
+            Self
+        })
+    }
+}
+
+impl Drop for RunningScript {
+    fn drop(&mut self) {
+        let mut scripts = scripts();
+        *scripts = (scripts.0 - 1, clock_ticks());
+    }
 }
 
 /// How long processes left by a shell may keep running after it: time for the `tee` of a `> >(tee log)` to write
@@ -42,6 +77,7 @@ pub(crate) struct Group {
     leader_reaped: bool,
     ended: bool,
     _record: Record,
+    _script: Option<RunningScript>,
 }
 
 impl Group {
@@ -66,7 +102,11 @@ impl Group {
         children.insert(id.as_raw_nonzero().get());
         drop(children);
         let record = Record::new(id.as_raw_nonzero().get(), env);
-        Ok((child, Self { id, leader_reaped: false, ended: false, _record: record }))
+        let script = RunningScript::of(env);
+        Ok((
+            child,
+            Self { id, leader_reaped: false, ended: false, _record: record, _script: script },
+        ))
     }
 
     /// Ends what the leader left, after it was waited for: usually nothing, which costs one system

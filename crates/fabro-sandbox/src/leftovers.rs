@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -8,7 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::cgroup;
 use crate::group::{self, GRACE};
-use crate::proc::{adopt_orphans, clock_ticks, found, own_groups, running};
+use crate::proc::{Others, adopt_orphans, clock_ticks, found, own_groups, running};
 use crate::record;
 
 /// Ends the process groups that a killed driver left running: those with a process that was started
@@ -43,7 +44,8 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 /// group and session: from the first mark on, this process becomes the parent of orphans below it
 /// (`PR_SET_CHILD_SUBREAPER`), and an orphan that was started while the mark existed is ended with it, unless it
 /// has the variable `FABRO_NODE` of scripts. Whose orphan it is cannot be known while there are several marks: then
-/// it is ended with the last of them.
+/// it is ended with the last of them. Process groups are ended as a whole, so a process that forks again and again does not
+/// outrun its end; where it also leaves its group each time, it is killed as an orphan.
 ///
 /// They get SIGTERM when the mark is dropped, and SIGKILL two
 /// seconds later. The drop waits a tenth of a second for them; longer only where no tokio runtime
@@ -66,13 +68,18 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 #[derive(Debug)]
 pub struct Mark {
     value: String,
+    /// When the server was started that it is for.
+    server_since: Option<u64>,
 }
 
 /// The marks that exist.
-static LIVE: Mutex<LiveMarks> = Mutex::new(LiveMarks { values: BTreeSet::new(), since: 0 });
+static LIVE: Mutex<LiveMarks> =
+    Mutex::new(LiveMarks { values: BTreeSet::new(), servers: BTreeSet::new(), since: 0 });
 
 struct LiveMarks {
     values: BTreeSet<String>,
+    /// Those of servers, which live longer than agents and do not keep their orphans from being ended.
+    servers: BTreeSet<String>,
     /// When the first of them was created after there had been none, as the start times of processes are
     /// given.
     since: u64,
@@ -90,11 +97,18 @@ impl LiveMarks {
         self.values.insert(value.to_owned());
     }
 
-    /// The orphans that may be ended with this mark: none while there are others.
-    fn remove(&mut self, value: &str) -> Option<OrphanTimes> {
+    /// The orphans that may be ended with this mark: none while there are others, and of a server those that were started
+    /// since it was.
+    fn remove(&mut self, value: &str, server_since: Option<u64>) -> Option<OrphanTimes> {
         self.values.remove(value);
-        let times = OrphanTimes { since: self.since, until: clock_ticks() };
-        self.values.is_empty().then_some(times)
+        self.servers.remove(value);
+        let since = server_since.unwrap_or(self.since);
+        self.values.is_empty().then(|| OrphanTimes { since, until: clock_ticks() })
+    }
+
+    /// What is not ended yet.
+    fn all(&self) -> BTreeSet<String> {
+        self.values.union(&self.servers).cloned().collect()
     }
 }
 
@@ -113,14 +127,25 @@ impl Mark {
     /// A mark that nothing else has.
     #[expect(clippy::new_without_default, reason = "no two of them are equal")]
     pub fn new() -> Self {
+        let value = Self::unique();
+        LiveMarks::lock().add(&value);
+        Self { value, server_since: None }
+    }
+
+    /// A mark for a server that several agents use one after the other: it does not keep what they leave from being ended.
+    pub fn of_server() -> Self {
+        let value = Self::unique();
+        LiveMarks::lock().servers.insert(value.clone());
+        Self { value, server_since: Some(clock_ticks()) }
+    }
+
+    fn unique() -> String {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         // Another process may have had the same id.
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         adopt_orphans();
-        let value = format!("{}-{now}-{count}", std::process::id());
-        LiveMarks::lock().add(&value);
-        Self { value }
+        format!("{}-{now}-{count}", std::process::id())
     }
 
     /// The name and value of the variable that marks a program.
@@ -131,19 +156,22 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
+        let value = self.value.clone();
+        let times = LiveMarks::lock().remove(&value, self.server_since);
         let find = {
-            let value = self.value.clone();
-            let times = LiveMarks::lock().remove(&value);
+            let value = value.clone();
             move || {
                 let mut found = Leftovers::find(cgroup::MARK, &value, times);
                 found.groups.extend(cgroup::groups_of_mark(&value));
                 found
             }
         };
-        let value = self.value.clone();
         let mut left = find();
-        left.ask();
-        if left.gone_within(Self::WAIT) {
+        // Parents that have ended may have been looked at while their children started more.
+        if left.groups.is_empty() || {
+            left.ask();
+            left.gone_within(Self::WAIT) && find().groups.is_empty()
+        } {
             cgroup::remove_of_mark(&value);
             return;
         }
@@ -157,6 +185,9 @@ impl Drop for Mark {
                     break;
                 }
                 more.signal(Signal::KILL);
+                if let Some(times) = times {
+                    end_orphans(times);
+                }
                 more.gone_within(Self::WAIT);
             }
             cgroup::remove_of_mark(&value);
@@ -263,7 +294,31 @@ impl Leftovers {
 fn orphans(times: OrphanTimes) -> BTreeSet<i32> {
     // Held, so that no child is seen that is not yet known as one.
     let children = group::children();
-    let live = LiveMarks::lock().values.clone();
-    let until = if live.is_empty() { u64::MAX } else { times.until };
-    crate::proc::orphans(times.since..=until, &children, &live)
+    let (started, others) = times.range();
+    crate::proc::orphans(started, &children, &others)
+}
+
+/// Kills orphans that were started then as fast as they start others, until there are none for a moment.
+fn end_orphans(times: OrphanTimes) {
+    const LIMIT: Duration = Duration::from_secs(2);
+    const QUIET: Duration = Duration::from_millis(20);
+    let begin = Instant::now();
+    let mut last = begin;
+    while begin.elapsed() < LIMIT && last.elapsed() < QUIET {
+        let children = group::children();
+        let (started, others) = times.range();
+        if crate::proc::end_orphans(started, &children, &others) {
+            last = Instant::now();
+        }
+    }
+}
+
+impl OrphanTimes {
+    /// The start times, and whose orphans are left alone.
+    fn range(self) -> (RangeInclusive<u64>, Others) {
+        let live = LiveMarks::lock();
+        let until = if live.values.is_empty() { u64::MAX } else { self.until };
+        let with_scripts = group::scripts_since(self.since);
+        (self.since..=until, Others { live: live.all(), with_scripts })
+    }
 }

@@ -60,6 +60,7 @@
 
 mod bwrap;
 mod cgroup;
+mod control;
 mod descriptors;
 mod ends;
 mod environment;

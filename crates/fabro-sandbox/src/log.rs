@@ -52,10 +52,15 @@ impl<'a, S: OutputSink> OutputChannel<'a, S> {
             if count == 0 {
                 return Ok(());
             }
-            match &mut self.redaction {
-                Some(stream) => self.sink.write(&stream.push(&chunk[..count]))?,
-                None => self.sink.write(&chunk[..count])?,
-            }
+            self.write(&chunk[..count])?;
+        }
+    }
+
+    /// Adds a part of the output, or a line about it.
+    pub(crate) fn write(&mut self, chunk: &[u8]) -> Result<(), ExecError> {
+        match &mut self.redaction {
+            Some(stream) => self.sink.write(&stream.push(chunk)),
+            None => self.sink.write(chunk),
         }
     }
 

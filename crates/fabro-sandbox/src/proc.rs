@@ -1,5 +1,7 @@
 //! What `/proc` says of processes: process groups, environments, and who a process is. Without `/proc` nothing is found.
 
+use std::collections::BTreeSet;
+
 use rustix::process::Pid;
 
 /// Whether the group has a process that has not ended; `true` where that cannot be known.
@@ -18,17 +20,29 @@ pub(crate) fn group_runs(group: Pid) -> bool {
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    Identity, adopt_orphans, clock_ticks, found, group_of, orphans, own_groups, running,
+    Identity, adopt_orphans, clock_ticks, end_orphans, found, group_of, orphans, own_groups,
+    running,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other::{
-    Identity, adopt_orphans, clock_ticks, found, group_of, orphans, own_groups, running,
+    Identity, adopt_orphans, clock_ticks, end_orphans, found, group_of, orphans, own_groups,
+    running,
 };
+
+/// Whose orphans are left alone.
+pub(crate) struct Others {
+    /// The marks of agents that have not ended.
+    pub(crate) live: BTreeSet<String>,
+    /// Whether a script of the author ran at the same time: it may leave a server for later stages.
+    pub(crate) with_scripts: bool,
+}
 
 /// Without `/proc` nothing is found.
 #[cfg(not(target_os = "linux"))]
 mod other {
     use std::collections::BTreeSet;
+
+    use super::Others;
 
     pub(crate) struct Identity;
 
@@ -69,9 +83,17 @@ mod other {
     pub(crate) fn orphans(
         _started: std::ops::RangeInclusive<u64>,
         _children: &BTreeSet<i32>,
-        _live: &BTreeSet<String>,
+        _others: &Others,
     ) -> BTreeSet<i32> {
         BTreeSet::new()
+    }
+
+    pub(crate) fn end_orphans(
+        _started: std::ops::RangeInclusive<u64>,
+        _children: &BTreeSet<i32>,
+        _others: &Others,
+    ) -> bool {
+        false
     }
 
     pub(crate) fn own_groups() -> BTreeSet<i32> {
@@ -91,8 +113,13 @@ mod linux {
     use std::sync::{LazyLock, Once};
     use std::time::{Duration, Instant};
 
-    use rustix::process::{Pid, WaitOptions, getpgrp, getpid, set_child_subreaper, waitpid};
+    use rustix::process::{
+        Pid, Signal, WaitOptions, getpgrp, getpid, kill_process, kill_process_group,
+        set_child_subreaper, waitpid,
+    };
     use rustix::time::{ClockId, clock_gettime};
+
+    use super::Others;
 
     /// More ancestors than any process has: what bounds the walk if `/proc` changes under it.
     const ANCESTORS: usize = 4096;
@@ -169,13 +196,15 @@ mod linux {
     }
 
     /// The groups of orphans that this process has adopted and that were started then, and of all below them. Left out
-    /// are those of scripts, of agents with a live mark, and children that this process has started itself; what has ended is
-    /// removed from the table of processes.
+    /// are those of scripts, of agents with a live mark, and children that this process has started itself. What has ended
+    /// is removed from the table of processes, and its group is among them: a process that forks again and again is gone
+    /// before it is looked at, but leaves its parents here, in its group.
     pub(crate) fn orphans(
         started: RangeInclusive<u64>,
         children: &BTreeSet<i32>,
-        live: &BTreeSet<String>,
+        others: &Others,
     ) -> BTreeSet<i32> {
+        let since = *started.start();
         let own = getpid().as_raw_nonzero().get();
         let own_group = getpgrp().as_raw_nonzero().get();
         let stats: BTreeMap<i32, Stat> =
@@ -190,9 +219,12 @@ mod linux {
         let mut pending = Vec::new();
         for (pid, stat) in stats.iter().filter(is_orphan) {
             if stat.ended {
-                // The one expected error is that another thread was faster.
-                let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
-            } else if !is_of_others(*pid, live) {
+                let mut members =
+                    stats.iter().filter(|(_, it)| it.group == stat.group && !it.ended);
+                if !members.any(|(pid, it)| is_of_others(*pid, it, since, others)) {
+                    groups.insert(stat.group);
+                }
+            } else if !is_of_others(*pid, stat, since, others) {
                 pending.push(*pid);
             }
         }
@@ -208,16 +240,84 @@ mod linux {
         groups
     }
 
+    /// Kills the orphans that this process has adopted and that were started then, without a look at other processes: one
+    /// that forks again and again, each time into a group of its own, has ended before `/proc` is read. Returns whether
+    /// there were any. Left out are the same as in [`orphans`].
+    pub(crate) fn end_orphans(
+        started: RangeInclusive<u64>,
+        children: &BTreeSet<i32>,
+        others: &Others,
+    ) -> bool {
+        let since = *started.start();
+        let own_group = getpgrp().as_raw_nonzero().get();
+        let mut any = false;
+        let mut spared = BTreeSet::from([own_group]);
+        let mut ended = Vec::new();
+        for pid in own_children().filter(|pid| !children.contains(pid)) {
+            let Some(stat) = Stat::read(pid) else { continue };
+            let is_orphan = started.contains(&stat.start) && stat.group != own_group;
+            let Some(id) = Pid::from_raw(pid).filter(|_| is_orphan) else { continue };
+            if stat.ended {
+                ended.push((id, stat.group));
+            } else if is_of_others(pid, &stat, since, others) {
+                spared.insert(stat.group);
+            } else {
+                any = true;
+                // The one expected error is that it has just ended.
+                let _ = kill_process(id, Signal::KILL);
+            }
+        }
+        for (id, group) in ended {
+            any = true;
+            if !spared.contains(&group)
+                && !children.contains(&group)
+                && let Some(group) = Pid::from_raw(group)
+            {
+                // As long as the process is not reaped, no other group gets the id.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            // The one expected error is that another thread was faster.
+            let _ = waitpid(Some(id), WaitOptions::NOHANG);
+        }
+        any
+    }
+
+    /// The children of this process; all processes where the kernel has no such list.
+    fn own_children() -> Box<dyn Iterator<Item = i32>> {
+        let own = getpid().as_raw_nonzero().get();
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let lists: Result<Vec<_>, _> =
+            threads.map(|thread| std::fs::read_to_string(thread.path().join("children"))).collect();
+        match lists {
+            Ok(lists) => {
+                let ids = lists.concat();
+                let ids: Vec<i32> =
+                    ids.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
+                Box::new(ids.into_iter())
+            }
+            Err(_) => Box::new(
+                processes().filter(move |pid| Stat::read(*pid).is_some_and(|it| it.parent == own)),
+            ),
+        }
+    }
+
     /// Whether the author's script started it, which may leave a server for later stages, or an agent
-    /// that has not ended.
-    fn is_of_others(pid: i32, live: &BTreeSet<String>) -> bool {
+    /// that has not ended. The variable of scripts alone says little, for any program can set it: a script has to have run
+    /// at the same time, or the process belongs to a session that began before the agent.
+    fn is_of_others(pid: i32, stat: &Stat, since: u64, others: &Others) -> bool {
         let is_of_live = |entry: &[u8]| {
             let value = entry.strip_prefix(b"FABRO_AGENT=").and_then(|it| str::from_utf8(it).ok());
-            value.is_some_and(|value| live.contains(value))
+            value.is_some_and(|value| others.live.contains(value))
+        };
+        let is_of_script = || {
+            others.with_scripts
+                || Stat::read(stat.session).is_some_and(|leader| leader.start < since)
         };
         std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
             let mut entries = environ.split(|byte| *byte == 0);
-            entries.any(|entry| entry.starts_with(b"FABRO_NODE=") || is_of_live(entry))
+            entries.any(|entry| {
+                is_of_live(entry) || entry.starts_with(b"FABRO_NODE=") && is_of_script()
+            })
         })
     }
 

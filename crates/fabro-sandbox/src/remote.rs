@@ -30,6 +30,7 @@ use sync::rules::{EXCLUDED, Rules, is_own_name};
 
 use crate::SandboxError;
 use crate::bwrap::repository;
+use crate::control::{control_files, places};
 use crate::stores::hide_stores;
 
 /// What a sandbox in a container or on another machine is made from.
@@ -293,6 +294,16 @@ impl Remote {
         (!self.copies()).then(new)
     }
 
+    /// What of a mounted working directory is not looked at after a script: what it does not see, and what it may write.
+    pub(crate) fn skipped(&self, root: &Path) -> BTreeSet<PathBuf> {
+        let write = match &self.engine {
+            Engine::Docker(docker) => docker.settings().write.as_slice(),
+            Engine::Ssh(_) => &[],
+        };
+        let write = write.iter().filter_map(|path| path.canonicalize().ok());
+        self.rules.hidden.iter().cloned().chain(write).filter(|path| path != root).collect()
+    }
+
     /// Removes the container, or the directory on the other machine, with all that runs there.
     pub(crate) fn remove(&self) -> Result<(), SandboxError> {
         self.engine.remove(&self.run)
@@ -518,12 +529,22 @@ fn mounts(
             all.push(Mount::Read(path));
         }
     }
+    // What contains a mount can be moved, unless it is a mount too.
+    let between = |path: &Path| {
+        let above = path.ancestors().skip(1).map(Path::to_owned);
+        above.take_while(|it| it != work_dir).map(Mount::Write).collect::<Vec<_>>()
+    };
+    let mut skipped: BTreeSet<PathBuf> = all.iter().map(|it| it.path().to_owned()).collect();
+    skipped.extend(rules.hidden.iter().cloned());
+    skipped.insert(own.clone());
+    for path in places(work_dir, &control_files(work_dir, &skipped)) {
+        all.splice(1..1, between(&path));
+        all.push(Mount::Read(path));
+    }
     for path in rules.hidden.iter().filter(|it| it.starts_with(work_dir) && *it != work_dir) {
-        // What contains a mount can be moved, unless it is a mount too.
-        let between = path.ancestors().skip(1).take_while(|it| *it != work_dir && *it != own);
         let is_in_own = path.starts_with(&own);
         if !is_in_own {
-            all.extend(between.map(|it| Mount::Write(it.to_owned())));
+            all.extend(between(path));
         }
         if !is_in_own || path.parent() != Some(&own) {
             all.push(Mount::Empty(path.clone()));

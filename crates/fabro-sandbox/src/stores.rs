@@ -1,7 +1,6 @@
 //! Stores of runs in a working directory, which scripts do not see.
 
-use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 /// A directory with such a file is a store of runs.
@@ -25,32 +24,36 @@ pub(crate) fn hide_stores(root: &Path, hidden: &mut Vec<PathBuf>) {
     hidden.extend(stores);
 }
 
-/// The stores below a directory, without those inside of another one. No link is followed, and git's own directories
-/// are passed over. What cannot be read is passed over too: a script cannot read it either.
+/// The stores below a directory, without those inside of another one. Git's own directories are passed over.
 fn stores_below(root: &Path) -> Vec<PathBuf> {
     let mut stores = Vec::new();
+    walk(root, |dir, entries| {
+        // The working directory itself is what scripts work on.
+        if dir != root && entries.iter().any(|entry| entry.file_name() == STORE_FILE) {
+            stores.push(dir.to_owned());
+            return Vec::new();
+        }
+        let is_dir = |entry: &&DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let below = entries.iter().filter(is_dir).filter(|it| it.file_name() != ".git");
+        below.map(DirEntry::path).collect()
+    });
+    stores.sort();
+    stores
+}
+
+/// Looks at the entries of a directory, then of those below it that `look` names. No link is followed unless `look` does.
+/// What cannot be read is passed over: a script cannot read it either.
+pub(crate) fn walk(root: &Path, mut look: impl FnMut(&Path, &[DirEntry]) -> Vec<PathBuf>) {
     let mut open = vec![root.to_owned()];
     let mut count = 0;
     while let Some(dir) = open.pop() {
-        let mut below = Vec::new();
-        let mut has_record = false;
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            count += 1;
-            has_record |= entry.file_name() == STORE_FILE;
-            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_dir && entry.file_name() != OsStr::new(".git") {
-                below.push(entry.path());
-            }
-        }
-        // The working directory itself is what scripts work on.
-        if has_record && dir != root {
-            stores.push(dir);
-        } else if count < MOST {
+        let entries: Vec<_> = fs::read_dir(&dir).into_iter().flatten().flatten().collect();
+        count += entries.len();
+        let below = look(&dir, &entries);
+        if count < MOST {
             open.extend(below);
         }
     }
-    stores.sort();
-    stores
 }
 
 #[cfg(test)]

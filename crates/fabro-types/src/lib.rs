@@ -17,6 +17,7 @@
 mod blob_ref;
 mod branch;
 mod clause;
+pub mod control_files;
 mod diagnostic;
 mod fidelity;
 mod id;
@@ -50,8 +51,9 @@ pub const MAX_SUB_WORKFLOW_DEPTH: usize = 16;
 pub const REASONING_EFFORTS: [&str; 7] =
     ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-pub use branch::{BranchPath, BranchResult, FanOutName};
+pub use branch::{BranchPath, BranchResult, FanOutName, is_node_id};
 pub use clause::ClauseResult;
+pub use control_files::ControlFile;
 pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};
 pub use fidelity::Fidelity;
 pub use id::{ParseRunIdError, RunId};

@@ -11,6 +11,7 @@ use crate::workspace::{Package, Workspace};
 
 mod attributes;
 mod circles;
+mod control_files;
 mod documents;
 pub(crate) mod layers;
 mod manifests;
@@ -75,6 +76,7 @@ const CHECKS: &[Check] = &[
     documents::examples,
     documents::links,
     circles::import_circles,
+    control_files::names_are_of_the_table,
     style::file_lengths,
     style::tuple_lets,
     style::option_advice,

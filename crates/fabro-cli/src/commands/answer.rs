@@ -12,6 +12,7 @@ use fabro_terminal::clean;
 use fabro_types::{RunId, one_line};
 
 use super::run_lines::questions;
+use crate::agent;
 use crate::complete;
 use crate::drive::resume_hint;
 use crate::error;
@@ -59,7 +60,7 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
         [choice] => (None, choice),
         _ => return Err(unanswered(&store, run, global).await?),
     };
-    let by = AnsweredBy::new(os_user(), "cli");
+    let by = AnsweredBy { process: agent::ancestry(), ..AnsweredBy::new(os_user(), "cli") };
     let gate = fabro_run::answer(&store, run, name, choice, by, None).await?;
     output::text(&answered_text(&gate))?;
     let hint = if args.no_resume {

@@ -6,6 +6,7 @@ use std::path::Path;
 use fabro_config::{SettingsFile, SettingsReview, review_settings};
 use fabro_run::FileSources;
 use fabro_terminal::{Paint, clean, diagnostics, one_line};
+use fabro_types::control_files::{FABRO_DIR, RUN_FILES, SETTINGS_FILES};
 use fabro_types::{Diagnostic, LineIndex, Severity, Span};
 use serde_json::{Value, json};
 
@@ -58,19 +59,18 @@ fn is_workflow(path: &Path) -> bool {
 /// What a file with settings is; `None` for any other.
 fn settings_kind(path: &Path) -> Option<SettingsFile> {
     let name = path.file_name()?.to_str()?;
-    let is_in = |folder: &str| path.parent().is_some_and(|dir| dir.ends_with(folder));
-    let below_fabro = || path.components().any(|part| part.as_os_str() == ".fabro");
-    match name {
-        "fabro.toml" => Some(SettingsFile::Project),
-        "project.toml" if is_in(".fabro") => Some(SettingsFile::Project),
-        "config.toml" if is_in(".fabro") => Some(SettingsFile::Config),
-        "run.toml" | "workflow.toml" => Some(SettingsFile::Run),
-        _ => {
-            let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-            let is_run_file = is_toml && (below_fabro() || names_a_workflow(path));
-            is_run_file.then_some(SettingsFile::Run)
-        }
+    let below_fabro = || path.components().any(|part| part.as_os_str() == FABRO_DIR);
+    let [own, project, older] = SETTINGS_FILES;
+    if path.ends_with(project) || path.ends_with(older) {
+        return Some(SettingsFile::Project);
     }
+    if path.ends_with(own) {
+        return Some(SettingsFile::Config);
+    }
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let is_run_file =
+        RUN_FILES.contains(&name) || is_toml && (below_fabro() || names_a_workflow(path));
+    is_run_file.then_some(SettingsFile::Run)
 }
 
 /// Whether a TOML file of any name is a run.toml: it says which workflow it runs.

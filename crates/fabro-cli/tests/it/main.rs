@@ -34,6 +34,7 @@ mod parts;
 mod people;
 mod programs;
 mod project;
+mod reach;
 mod remote_sandboxes;
 mod replays;
 mod reports;

@@ -19,7 +19,7 @@ mod server;
 use server::{Server, image};
 
 /// Where the runs of a project are to run.
-enum Place {
+pub(super) enum Place {
     Mount(&'static str),
     Copy(&'static str),
     Ssh(Server),
@@ -27,17 +27,16 @@ enum Place {
 
 impl Place {
     /// All that there are here.
-    fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let image = image();
         let containers =
             image.into_iter().flat_map(|image| [Self::Mount(image), Self::Copy(image)]);
         containers.chain(Server::start().map(Self::Ssh)).collect()
     }
 
-    /// A project whose run.toml names the place.
-    fn project(&self, files: &[(&str, &str)]) -> Project {
-        let project = Project::with(files);
-        let mut toml = "_version = 1\n[workflow]\ngraph = 'w.fabro'\n[run.sandbox]\n".to_owned();
+    /// The lines of a run.toml that name the place.
+    pub(super) fn settings(&self) -> String {
+        let mut toml = "[run.sandbox]\n".to_owned();
         let _ = match self {
             Self::Mount(image) => write!(toml, "provider = 'docker'\nimage = '{image}'\n"),
             Self::Copy(image) => {
@@ -48,12 +47,21 @@ impl Place {
                 write!(toml, "provider = 'ssh'\nhost = 'far'\ndirectory = '{}'\n", dir.display())
             }
         };
-        toml.push_str("env = { OWN = 'own' }\n");
+        toml
+    }
+
+    /// A project whose run.toml names the place.
+    fn project(&self, files: &[(&str, &str)]) -> Project {
+        let project = Project::with(files);
+        let toml = format!(
+            "_version = 1\n[workflow]\ngraph = 'w.fabro'\n{}env = {{ OWN = 'own' }}\n",
+            self.settings()
+        );
         project.write("run.toml", toml.as_bytes());
         project
     }
 
-    fn command(&self, project: &Project, args: &[&str]) -> Command {
+    pub(super) fn command(&self, project: &Project, args: &[&str]) -> Command {
         let mut command = project.command(args);
         command.env("SECRET_OF_USER", "the-variable");
         if let Self::Ssh(server) = self {

@@ -37,6 +37,7 @@ fn project() -> TempDir {
         ("src/.fabro/workflows/plan.fabro", ""),
         ("src/main.dot", ""),
         ("src/odd/NAME", ""),
+        ("lib/odd/NAME", ""),
         ("src/run.toml", "_version = 1\n[run]\ngoal = '@goal.md'\n"),
         ("src/workflow.fabro", ""),
         ("src/goal.md", "Do it\n"),
@@ -51,12 +52,13 @@ fn files_names_and_run_files_are_found() {
     assert_eq!(check(&dir, "src", "main.dot"), "DIR/src/main.dot");
     assert_eq!(check(&dir, "", "src/odd/NAME"), "DIR/src/odd/NAME");
     assert_eq!(check(&dir, "", "src/run.toml"), "DIR/src/workflow.fabro from DIR/src/run.toml");
-    assert_eq!(check(&dir, "src", "quick"), "DIR/.fabro/workflows/quick.fabro");
+    assert_eq!(check(&dir, "lib", "quick"), "DIR/.fabro/workflows/quick.fabro");
     assert_eq!(check(&dir, "", "plan"), "DIR/.fabro/workflows/plan/workflow.fabro");
-    // The nearest folder wins.
-    assert_eq!(check(&dir, "src", "plan"), "DIR/src/.fabro/workflows/plan.fabro");
+    // A folder with a `.fabro` is a project of its own.
+    assert_eq!(check(&dir, "src/odd", "plan"), "DIR/src/.fabro/workflows/plan.fabro");
+    assert!(check(&dir, "src/odd", "quick").starts_with("there is no workflow `quick`"));
     assert_eq!(
-        check(&dir, "src/odd", "review"),
+        check(&dir, "lib/odd", "review"),
         "DIR/.fabro/workflows/review/flow.fabro from DIR/.fabro/workflows/review/workflow.toml"
     );
 }
@@ -64,13 +66,12 @@ fn files_names_and_run_files_are_found() {
 #[test]
 fn what_is_not_there_is_said_with_what_is() {
     let dir = project();
-    let depth = dir.path().ancestors().count();
-    let Err(ConfigError::NoWorkflow { tried, near, .. }) = locate("reviwe", dir.path(), None)
-    else {
+    let lib = dir.path().join("lib");
+    let Err(ConfigError::NoWorkflow { tried, near, .. }) = locate("reviwe", &lib, None) else {
         panic!("found");
     };
-    assert_eq!((tried.len(), near), (3 * depth, vec!["review".to_owned()]));
-    assert_snapshot!(check(&dir, "", "reviwe"), @"there is no workflow `reviwe` (did you mean `review`?); looked for DIR/.fabro/workflows/reviwe/workflow.toml, DIR/.fabro/workflows/reviwe/workflow.fabro, DIR/.fabro/workflows/reviwe.fabro, and the same in the folders above");
+    assert_eq!((tried.len(), near), (3 * 2, vec!["review".to_owned()]));
+    assert_snapshot!(check(&dir, "", "reviwe"), @"there is no workflow `reviwe` (did you mean `review`?); looked for DIR/.fabro/workflows/reviwe/workflow.toml, DIR/.fabro/workflows/reviwe/workflow.fabro, DIR/.fabro/workflows/reviwe.fabro");
     assert_snapshot!(check(&dir, "", "src/mian.dot"), @"there is no file DIR/src/mian.dot (did you mean `main.dot`?)");
     assert_snapshot!(check(&dir, "", "review.fabro"), @"there is no file DIR/review.fabro (did you mean `review`?)");
     assert_snapshot!(check(&dir, "", "src/review.fabro"), @"there is no file DIR/src/review.fabro");
@@ -168,4 +169,49 @@ fn unreadable_files_are_refused() {
     assert_snapshot!(check(&dir, "", "binary.toml"), @"cannot read DIR/binary.toml: stream did not contain valid UTF-8");
     #[cfg(target_os = "linux")]
     assert!(matches!(read_text(Path::new("/dev/zero")), Err(ConfigError::NotAFile(..))));
+}
+
+#[test]
+fn nothing_above_the_project_or_of_others_is_read() {
+    let dir = tree(&[
+        (".fabro/workflows/above.fabro", ""),
+        (".fabro/config.toml", "_version = 1\n[run]\nprepare = 3\n"),
+        ("fabro.toml", "_version = 1\n"),
+        ("project/.git/HEAD", ""),
+        ("project/fabro.toml", "_version = 1\n[run.model]\nname = 'own'\n"),
+        ("project/sub/x", ""),
+        ("project/workflows/own.fabro", ""),
+    ]);
+    let sub = dir.path().join("project/sub");
+    assert!(check(&dir, "project/sub", "above").starts_with("there is no workflow `above`"));
+    assert_eq!(check(&dir, "project/sub", "own"), "DIR/project/./workflows/own.fabro");
+    let own = |name: &str| {
+        crate::settings(&sub, None, None).map(|it| it.0.model.name == Some(name.into()))
+    };
+    assert!(own("own").unwrap());
+    // Files that others may write are refused, not passed over.
+    for name in ["fabro.toml", "workflows/own.fabro"] {
+        let path = dir.path().join("project").join(name);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode;
+        fs::set_permissions(&path, mode(0o666)).unwrap();
+        let error = match name {
+            "fabro.toml" => crate::settings(&sub, None, None).unwrap_err(),
+            _ => locate("own", &sub, None).unwrap_err(),
+        };
+        assert!(matches!(error, ConfigError::Writable(found) if found.ends_with(name)), "{name}");
+        fs::set_permissions(&path, mode(0o644)).unwrap();
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make files of other users");
+        return;
+    }
+    let give =
+        |name: &str| std::os::unix::fs::chown(dir.path().join(name), Some(12345), None).unwrap();
+    give("project/fabro.toml");
+    assert!(matches!(crate::settings(&sub, None, None), Err(ConfigError::Owner { .. })));
+    // Anyone can put a `.git` or a `.fabro` into `/tmp`.
+    give("project/.git");
+    give(".fabro");
+    assert_eq!(crate::project_dir(&sub), None);
+    assert!(own("own").is_ok_and(|is_own| !is_own));
 }

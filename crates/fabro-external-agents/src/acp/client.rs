@@ -91,7 +91,8 @@ impl<'a> SessionClient<'a> {
                 let path = task.work_dir.to_owned();
                 BackendError::Exec(ExecError::WorkingDirectory(path))
             })?;
-        let is_full = task.permissions == Permissions::Full;
+        // In a sandbox its own commands cannot change `.git` and `.fabro` either.
+        let is_full = task.permissions == Permissions::Full && task.sandbox.is_none();
         let files = if is_full { files.with_full_access() } else { files };
         let state = Mutex::new(State {
             stream: task.redactor.stream(),

@@ -88,10 +88,10 @@ mod tests {
         fs::create_dir_all(root.join(".git")).unwrap();
         fs::write(root.join(".git/HEAD"), "ref").unwrap();
         let files = LocalFiles::new(&root).unwrap();
-        for path in [".git/HEAD", ".git/hooks/pre-commit", ".fabro/workflows/x/workflow.toml"] {
+        for path in [".git/HEAD", ".git/hooks/pre-commit", "fabro.toml", "sub/AGENTS.md"] {
             let path = root.join(path);
             let said = write(&files, &path, "x").unwrap_err();
-            assert!(said.contains("belongs to git or to fabro"), "{said}");
+            assert!(said.contains("is obeyed by git, by fabro or by later agents"), "{said}");
             assert!(!may_write(&files, &path));
         }
         assert_eq!(read(&files, &root.join(".git/HEAD"), None, None).unwrap(), "ref");

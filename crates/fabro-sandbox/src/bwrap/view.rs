@@ -1,6 +1,6 @@
 //! Which files of this machine a program sees, as arguments of bubblewrap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Bwrap, BwrapSettings};
 use crate::SandboxError;
+use crate::control::{Watched, control_files, places};
 use crate::launch::Launch;
 use crate::stores::hide_stores;
 
@@ -248,7 +249,7 @@ impl View {
         }
         let view = Self { mounts, work_dir, write_git: settings.write_git, hidden, home };
         // The directories that lead to the working directory where `/tmp` is one of ours.
-        view.with_cwd(&view.work_dir, &[]).map_err(failed(&view.work_dir))?;
+        view.with_cwd(&view.work_dir, &[]).map_err(failed(&view.work_dir))?.1.release();
         Ok(view)
     }
 
@@ -262,19 +263,24 @@ impl View {
         below.map(|(at, _)| at.clone()).collect()
     }
 
-    /// All mounts for a program in this directory.
-    fn with_cwd(&self, cwd: &Path, reads: &[PathBuf]) -> io::Result<BTreeMap<PathBuf, Mount>> {
+    /// All mounts for a program in this directory, and what is to be looked at when it has ended.
+    fn with_cwd(
+        &self,
+        cwd: &Path,
+        reads: &[PathBuf],
+    ) -> io::Result<(BTreeMap<PathBuf, Mount>, Watched)> {
         let mut mounts = self.mounts.clone();
         let cwd = cwd.canonicalize()?;
         let root = if cwd.starts_with(&self.work_dir) { self.work_dir.clone() } else { cwd };
         mounts.insert(root.clone(), Mount::Write(root.clone()));
-        let mut protected = vec![".fabro"];
-        protected.extend((!self.write_git).then_some(".git"));
-        for path in protected.into_iter().map(|name| root.join(name)) {
-            let is_own = fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink());
-            if is_own && !mounts.contains_key(&path) {
-                mounts.insert(path.clone(), Mount::Read(path));
-            }
+        let skipped: BTreeSet<PathBuf> =
+            mounts.keys().filter(|at| at.starts_with(&root) && **at != root).cloned().collect();
+        let control = control_files(&root, &skipped);
+        let git = root.join(".git");
+        let is_own = fs::symlink_metadata(&git).is_ok_and(|found| !found.is_symlink());
+        let git = (is_own && !self.write_git).then_some(git);
+        for path in places(&root, &control).into_iter().chain(git) {
+            mounts.entry(path.clone()).or_insert(Mount::Read(path));
         }
         // Not one that has more in it than the stage.
         let contains = |path: &Path, inner: &PathBuf| inner.starts_with(path);
@@ -292,7 +298,7 @@ impl View {
             !matches!(mount, Mount::Empty | Mount::NoFile) || is_visible(&all, at)
         });
         pin(&mut mounts)?;
-        Ok(mounts)
+        Ok((mounts, Watched::new(root, skipped, control)))
     }
 
     /// The arguments of bubblewrap for the view of a program.
@@ -300,7 +306,7 @@ impl View {
         &self,
         launch: &Launch<'_>,
         network: bool,
-    ) -> io::Result<Vec<OsString>> {
+    ) -> io::Result<(Vec<OsString>, Watched)> {
         let mut args = Arguments(Vec::new());
         args.put(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
         for path in KERNEL_SETTINGS.iter().map(Path::new).filter(|path| path.exists()) {
@@ -311,7 +317,7 @@ impl View {
         args.put(["--size", &MEMORY.to_string(), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]);
         let root = Path::new("/");
         let cwd = if launch.cwd == root { &self.work_dir } else { launch.cwd };
-        let mounts = self.with_cwd(cwd, launch.reads)?;
+        let (mounts, watched) = self.with_cwd(cwd, launch.reads)?;
         let mut empty = Vec::new();
         for (at, mount) in &mounts {
             match mount {
@@ -346,7 +352,7 @@ impl View {
         for at in empty {
             args.put(["--remount-ro"]).path(at);
         }
-        Ok(args.0)
+        Ok((args.0, watched))
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::protected::Protection;
 use super::resolve::{LONGEST, Last, resolve};
 use super::{Entry, FileError, FileInfo, FileKind, Files, beneath};
+use crate::stores::is_store;
 
 /// The files below a directory of this machine, and no others.
 ///
@@ -21,9 +22,9 @@ use super::{Entry, FileError, FileInfo, FileKind, Files, beneath};
 /// meantime makes it fail instead of leading it out. Devices, pipes, sockets and the file systems of
 /// the kernel (`/proc`, `/sys`) are neither read nor written.
 ///
-/// Files that control other programs can be read, but not changed: everything in a `.git` or a `.fabro`
-/// directory, and in `.config/fabro`. No file is written that makes its directory, or one above it, a
-/// git repository. [`with_full_access`](Self::with_full_access) protects only the record of runs in
+/// Files that control other programs can be read, but not changed: those that [`ControlFile`](fabro_types::ControlFile)
+/// knows, which are in `.git` or `.fabro`, or have a name that a later run looks for, in any directory. No file is
+/// written that makes its directory, or one above it, a git repository. [`with_full_access`](Self::with_full_access) protects only the record of runs in
 /// `.fabro/state`.
 ///
 /// ```
@@ -76,10 +77,15 @@ impl LocalFiles {
         Self { hidden, ..self }
     }
 
-    /// Refuses what is hidden. The path has no links in it.
+    /// Refuses what is hidden, and what is in a store of runs. The path has no links in it.
     fn check_hidden(&self, path: &str, inside: &Path) -> Result<(), FileError> {
         if self.hidden.iter().any(|hidden| inside.starts_with(hidden)) {
             return Err(FileError::Outside(path.to_owned()));
+        }
+        // The working directory may itself be in a store.
+        let mut above = inside.ancestors().filter(|dir| !dir.as_os_str().is_empty());
+        if above.any(|dir| is_store(&self.root.join(dir))) {
+            return Err(FileError::Store(path.to_owned()));
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! Files that control git and fabro.
 
-use std::ffi::OsStr;
+use std::io::Read as _;
 use std::path::{Component, Path};
 
-use rustix::fs::AtFlags;
+use fabro_types::ControlFile;
+use fabro_types::control_files::FABRO_DIR;
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::resolve::{Last, resolve};
 use super::{FileError, beneath};
@@ -11,7 +13,7 @@ use super::{FileError, beneath};
 /// Which files may not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
-    /// What git or fabro would obey: hooks, settings, workflows; and the record of runs.
+    /// What git, fabro or a later agent would obey: hooks, settings, workflows, instructions; and the record of runs.
     Control,
     /// The record of runs.
     Record,
@@ -37,45 +39,61 @@ impl Protection {
             let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
             // What is outside, as are the parents of the root, is refused anyway.
             let parent = parent.and_then(|parent| resolve(root, parent, Last::Followed).ok());
-            parent.is_some_and(|parent| self.covers(&parent.join(name)))
+            parent.is_some_and(|parent| self.covers(root, &parent.join(name)))
         };
         refuse_if(path, Path::new(path).ancestors().any(is_protected_name))
     }
 
     /// Refuses a change of this file, whose path has no links in it.
     pub(super) fn check(self, root: &Path, path: &str, inside: &Path) -> Result<(), FileError> {
-        refuse_if(path, self.covers(inside))?;
+        refuse_if(path, self.covers(root, inside))?;
         refuse_if(path, self == Self::Control && makes_repository(root, inside))
     }
 
-    fn covers(self, path: &Path) -> bool {
+    fn covers(self, root: &Path, path: &Path) -> bool {
         let names: Vec<_> = path
             .components()
             .filter_map(|component| match component {
-                Component::Normal(name) => Some(plain_name(name)),
+                Component::Normal(name) => Some(name.to_string_lossy()),
                 _ => None,
             })
             .collect();
-        let has = |first: &str, second: &str| {
-            names.windows(2).any(|pair| pair[0] == first && pair[1] == second)
-        };
+        let names = names.iter().map(|name| &**name);
         match self {
-            Self::Record => has(".fabro", "state"),
-            Self::Control => {
-                names.iter().any(|name| matches!(&**name, ".git" | "git~1" | ".fabro"))
-                    || has(".config", "fabro")
+            Self::Record => {
+                let mut pairs = names.clone().zip(names.skip(1));
+                pairs.any(|(first, second)| {
+                    first.eq_ignore_ascii_case(FABRO_DIR) && second.eq_ignore_ascii_case("state")
+                })
             }
+            Self::Control => match ControlFile::of(names) {
+                Some(ControlFile::Git | ControlFile::Found) => true,
+                Some(ControlFile::Graph) => is_workflow(root, path),
+                None => false,
+            },
         }
     }
 }
 
-/// The name as file systems compare it that ignore case, characters without a width (HFS+), and dots
-/// and spaces at the end (NTFS).
-fn plain_name(name: &OsStr) -> String {
-    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
-    let name: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
-    let name = name.split(':').next().unwrap_or_default();
-    name.trim_end_matches(['.', ' ']).to_ascii_lowercase()
+/// Whether a file with an extension of Graphviz is there, and may be a workflow: these have a start.
+pub(crate) fn is_workflow(root: &Path, inside: &Path) -> bool {
+    const LARGEST: u64 = 16 << 20;
+    let Some(name) = inside.file_name() else { return false };
+    let parent = inside.parent().unwrap_or(Path::new(""));
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let Ok(file) = beneath::directory(root, parent)
+        .and_then(|directory| rustix::fs::openat(directory, name, flags, Mode::empty()))
+    else {
+        return false;
+    };
+    let file = std::fs::File::from(file);
+    let mut text = Vec::new();
+    let read = file.metadata().is_ok_and(|found| found.is_file() && found.len() <= LARGEST)
+        && file.take(LARGEST).read_to_end(&mut text).is_ok();
+    let text = text.to_ascii_lowercase();
+    read && ["mdiamond", "start"]
+        .iter()
+        .any(|word| text.windows(word.len()).any(|part| part == word.as_bytes()))
 }
 
 /// Whether git would take a directory above this file for a repository once the file is there: one with
@@ -139,6 +157,38 @@ mod tests {
         {
             assert_eq!(full.write(path, b"x").is_ok(), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn settings_skills_and_instructions_are_not_written_under_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("flow.dot"), "digraph { s [shape=Mdiamond] }").unwrap();
+        std::fs::write(dir.path().join("calls.dot"), "digraph { main -> open }").unwrap();
+        let files = LocalFiles::new(dir.path()).unwrap();
+        for path in [
+            "fabro.toml",
+            "sub/Fabro.toml",
+            "run.toml",
+            "flows/x/workflow.toml",
+            "flows/release.fabro",
+            "AGENTS.md",
+            "sub/claude.md",
+            ".github/copilot-instructions.md",
+            ".claude/skills/pdf/SKILL.md",
+            "docs/skills/pdf/SKILL.md",
+            ".claude/settings.json",
+            ".mcp.json",
+            "flow.dot",
+        ] {
+            assert!(matches!(files.write(path, b"x"), Err(FileError::Protected(_))), "{path}");
+            assert!(files.may_write(path).is_err(), "{path}");
+        }
+        for path in ["calls.dot", "new.dot", "docs/agents.txt"] {
+            files.write(path, b"x").unwrap();
+        }
+        assert!(matches!(files.remove("flow.dot"), Err(FileError::Protected(_))));
+        let full = files.with_full_access();
+        full.write("fabro.toml", b"x").unwrap();
     }
 
     #[test]

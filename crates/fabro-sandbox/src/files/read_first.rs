@@ -9,6 +9,9 @@ use super::{FileError, FileKind, Files};
 /// A file up to this size, in bytes, is hashed and returned without being read twice.
 const IN_MEMORY: u64 = 8 << 20;
 
+/// A larger file, in bytes, is refused before a byte of it is read: it may be sparse, and of any length.
+const LARGEST: u64 = 256 << 20;
+
 /// Held while a file is compared and changed: several readers may have read it. Files share them by their names.
 static CHANGES: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
@@ -103,7 +106,12 @@ impl ReadFirst {
     /// As for [`Files::open`].
     pub fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
         let mut recorded = self.lock();
-        let resolved = self.files.info(path)?.path;
+        let info = self.files.info(path)?;
+        if info.len > LARGEST {
+            let path = path.to_owned();
+            return Err(FileError::Huge { path, bytes: info.len, limit: LARGEST });
+        }
+        let resolved = info.path;
         let mut file = self.files.open(path)?;
         let mut start = Vec::new();
         let io = |source| FileError::io(path, source);

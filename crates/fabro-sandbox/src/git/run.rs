@@ -1,12 +1,16 @@
 //! Running git.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::DirEntry;
 use std::future::Future;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -15,6 +19,7 @@ use tokio::process::{ChildStdin, Command};
 use crate::git::filters::Filters;
 use crate::git::{GitError, TIMEOUT, TRIES};
 use crate::programs;
+use crate::stores::walk;
 
 pub(crate) const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 const STDERR_BYTES: usize = 2_000;
@@ -172,6 +177,7 @@ impl GitCommand<'_> {
         limit: u64,
         sink: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<(ExitStatus, String), GitError> {
+        let call = PendingCall::begin(self.dir)?;
         let mut git = Command::new(program());
         git.current_dir(self.dir).kill_on_drop(true);
         git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -207,6 +213,7 @@ impl GitCommand<'_> {
             read(stderr, OUTPUT_BYTES, &mut keep)
         )?;
         let status = child.wait().await?;
+        call.end();
         stderr_bytes.truncate(STDERR_BYTES);
         Ok((status, String::from_utf8_lossy(&stderr_bytes).trim().to_owned()))
     }
@@ -217,6 +224,62 @@ impl GitCommand<'_> {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| programs::in_path("git").unwrap_or_else(|| PathBuf::from("git")))
+}
+
+/// Directories in which a call was given up at its timeout.
+static SLOW: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// A call that runs. Git waits for the writer of a FIFO that has the name of one of its files: after one call that took so
+/// long, others are not started while there is such a FIFO.
+struct PendingCall<'a> {
+    dir: &'a Path,
+    begin: Instant,
+    has_ended: bool,
+}
+
+impl<'a> PendingCall<'a> {
+    fn begin(dir: &'a Path) -> Result<Self, GitError> {
+        let is_slow = lock_slow().contains(dir);
+        if is_slow {
+            if let Some(path) = fifo_for_git(dir) {
+                return Err(GitError::Fifo(path));
+            }
+            lock_slow().remove(dir);
+        }
+        Ok(Self { dir, begin: Instant::now(), has_ended: false })
+    }
+
+    fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for PendingCall<'_> {
+    fn drop(&mut self) {
+        // The timeout of all calls that belong together may have begun before this one.
+        if !self.has_ended && self.begin.elapsed() > TIMEOUT / 2 {
+            lock_slow().insert(self.dir.to_owned());
+        }
+    }
+}
+
+fn lock_slow() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    SLOW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A FIFO below a directory in the place of a file that git reads in each directory.
+fn fifo_for_git(root: &Path) -> Option<PathBuf> {
+    let mut found = None;
+    walk(root, |_, entries| {
+        let is_read = |name: &OsStr| name == ".gitignore" || name == ".gitattributes";
+        let mut fifos = entries.iter().filter(|it| is_read(&it.file_name()));
+        let fifo = fifos.find(|it| it.file_type().is_ok_and(|kind| kind.is_fifo()));
+        found = found.take().or(fifo.map(DirEntry::path));
+        let is_dir = |entry: &&DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let below = entries.iter().filter(|_| found.is_none()).filter(is_dir);
+        below.map(DirEntry::path).collect()
+    });
+    found
 }
 
 /// The result, or an error after the timeout.
@@ -249,5 +312,27 @@ async fn read(
             0 => return Ok(()),
             count => sink(&piece[..count]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_delays_one_call() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        let fifo = dir.path().join("a/b/.gitignore");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        PendingCall::begin(dir.path()).unwrap().end();
+        // One that was given up.
+        let mut slow = PendingCall::begin(dir.path()).unwrap();
+        slow.begin -= TIMEOUT;
+        drop(slow);
+        let refused = PendingCall::begin(dir.path());
+        assert!(matches!(refused, Err(GitError::Fifo(path)) if path == fifo));
+        std::fs::remove_file(&fifo).unwrap();
+        PendingCall::begin(dir.path()).unwrap().end();
     }
 }

@@ -12,7 +12,7 @@ use super::state::SyncState;
 use super::sync::list::{LIST_BYTES, list_program, parse_list};
 use super::sync::pack::{pack, removal};
 use super::sync::pull::Pull;
-use super::sync::rules::retain_outside_of_stores;
+use super::sync::rules::retain_harmless;
 use super::sync::scan;
 use super::sync::tree::{Difference, Name, Tree, mark_missing};
 use super::{Remote, Root};
@@ -146,7 +146,7 @@ impl Remote {
         let limit = self.copy_limit;
         let failed = |error: &io::Error| ExecError::Workspace(error.to_string());
         let (taken, wanted) = blocking(move || {
-            retain_outside_of_stores(&mut change, &local);
+            retain_harmless(&mut change, &local);
             let pull = Pull { root: &local, remote: &remote, change: &change };
             let (wanted, bytes) = (pull.wanted(), pull.bytes());
             if bytes > limit {

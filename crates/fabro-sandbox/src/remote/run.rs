@@ -20,6 +20,7 @@ use super::program::{self, Script, encoded, quote};
 use super::sync::list::LIST_BYTES;
 use super::sync::pack::pack_files;
 use super::{Engine, Remote, Root, ssh_dir};
+use crate::control::{Watched, watched};
 use crate::ends::Ends;
 use crate::group::{GRACE, Group};
 use crate::log::{Log, OutputChannel, trimmed};
@@ -219,7 +220,7 @@ impl Remote {
                 let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, name);
                 let exit = match self.prepare(&request, false).await? {
                     None => Exit::Canceled,
-                    Some(prepared) => {
+                    Some(mut prepared) => {
                         let mut client = self.client(&request)?;
                         let pipes = (client.child.stdout.take(), client.child.stderr.take());
                         let fed = feed(client.child.stdin.take(), &prepared.input);
@@ -227,7 +228,9 @@ impl Remote {
                             let (out, err) = (drain(&mut out, pipes.0), drain(&mut err, pipes.1));
                             tokio::try_join!(out, err, fed).map(drop)
                         };
-                        self.finish(&request, &prepared, client, drains).await?
+                        let exit = self.finish(&request, &prepared, client, drains).await?;
+                        err.write(prepared.set_aside().as_bytes())?;
+                        exit
                     }
                 };
                 (exit, out.finish()?.captured(), err.finish()?.captured())
@@ -236,13 +239,15 @@ impl Remote {
                 let mut all = OutputChannel::new(Ends::new(head, tail), request.redactor, name);
                 let exit = match self.prepare(&request, true).await? {
                     None => Exit::Canceled,
-                    Some(prepared) => {
+                    Some(mut prepared) => {
                         let mut client = self.client(&request)?;
                         let output = client.output.take();
                         let fed = feed(client.child.stdin.take(), &prepared.input);
                         let drains =
                             async { tokio::try_join!(drain(&mut all, output), fed).map(drop) };
-                        self.finish(&request, &prepared, client, drains).await?
+                        let exit = self.finish(&request, &prepared, client, drains).await?;
+                        all.write(prepared.set_aside().as_bytes())?;
+                        exit
                     }
                 };
                 let text = trimmed(all.finish()?.text());
@@ -321,7 +326,8 @@ impl Remote {
         let [head, tail] = self.around(&id)?;
         let mut input = encoded([&head, &*script.program(), &tail].concat().as_bytes());
         input.extend_from_slice(script.input().as_bytes());
-        Ok(Prepared { root, id, input, mark })
+        let watched = (!self.copies()).then(|| watched(&root.local, self.skipped(&root.local)));
+        Ok(Prepared { root, id, input, mark, watched })
     }
 
     /// A container may have stopped since the last script. Where nothing is copied into it first, the script would be the
@@ -522,6 +528,14 @@ struct Prepared {
     input: Vec<u8>,
     /// The mark of the copy that it runs in.
     mark: Option<String>,
+    /// What is to be looked at when it has ended, where the working directory is mounted.
+    watched: Option<Watched>,
+}
+
+impl Prepared {
+    fn set_aside(&mut self) -> String {
+        self.watched.take().map(|mut watched| watched.set_aside()).unwrap_or_default()
+    }
 }
 
 /// The program of this machine that runs it.

@@ -230,6 +230,50 @@ async fn what_removed_its_mark_ends_with_it_too() {
     assert!(Command::new("kill").arg(server).status().unwrap().success(), "it was left alone");
 }
 
+/// Each process starts the next one and ends, faster than `/proc` can be read.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_forks_again_and_again_ends_with_its_mark() {
+    for (leaves_group, variable) in
+        [("pass", "unset FABRO_AGENT;"), ("os.setsid()", ""), ("os.setsid()", "unset FABRO_AGENT;")]
+    {
+        let mark = Mark::new();
+        let mut place = Place::new();
+        place.env.push(mark.variable());
+        let script = format!(
+            "{variable} setsid -f python3 -c '
+import os
+for fd in (0, 1, 2): os.close(fd)
+ready = os.open(\"ready\", os.O_WRONLY)
+os.write(ready, b\"0\\n\")
+while True:
+    if os.fork(): os._exit(0)
+    {leaves_group}
+'"
+        );
+        let (finished, (_, pipe)) = tokio::join!(place.run(&script), place.ready());
+        assert_eq!(finished.unwrap().exit, Exit::Code(0));
+        drop(mark);
+        marks_ended().await;
+        all_gone(pipe).await;
+    }
+}
+
+/// Any program can set the variable of scripts.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn an_agent_that_calls_itself_a_script_ends_with_its_mark() {
+    let mark = Mark::new();
+    let mut place = Place::new();
+    place.env.push(mark.variable());
+    let script = "env -i FABRO_NODE=x setsid -f /bin/bash -c 'exec >&- 2>&-; exec 3> ready; echo $$ >&3; exec sleep 300'";
+    let (finished, (_, pipe)) = tokio::join!(place.run(script), place.ready());
+    assert_eq!(finished.unwrap().exit, Exit::Code(0));
+    drop(mark);
+    marks_ended().await;
+    all_gone(pipe).await;
+}
+
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn leftovers_are_found_by_their_record() {

@@ -189,6 +189,10 @@ mod tests {
         check("sub/store/runs/1", false);
         check("sub", true);
         check("elsewhere", true);
+        check("sub/fabro.toml", false);
+        check("AGENTS.md", false);
+        check(".claude/skills/x/SKILL.md", false);
+        check("sub/.git/config", false);
         let program = String::from_utf8(list_program(&rules, Path::new("/w"))).unwrap();
         assert!(program.contains(r"-path './my\[store'"), "{program}");
     }

@@ -5,7 +5,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use fabro_types::ControlFile;
+
 use super::tree::{Difference, Name};
+use crate::files::is_workflow;
 use crate::stores::is_store;
 
 /// What is not copied by default, wherever it is: what tools make for the machine they run on.
@@ -44,12 +47,16 @@ impl Rules {
 
     /// Whether what a script did there comes back: not to what other programs obey, and not to what is hidden from it.
     pub(in crate::remote) fn comes_back(&self, name: &[u8], hidden: &[Name]) -> bool {
-        let mut parts = name.split(|byte| *byte == b'/');
         let is_hidden = |it: &Name| {
             name.strip_prefix(&**it).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         };
-        !parts.any(|part| part == b".fabro" || (part == b".git" && !self.write_git))
-            && !hidden.iter().any(is_hidden)
+        let text = String::from_utf8_lossy(name);
+        let comes = match ControlFile::of(text.split('/')) {
+            Some(ControlFile::Git) => self.write_git,
+            Some(ControlFile::Found) => false,
+            Some(ControlFile::Graph) | None => true,
+        };
+        comes && !hidden.iter().any(is_hidden)
     }
 
     /// What is hidden in a directory, relative to it.
@@ -68,8 +75,8 @@ pub(in crate::remote) fn is_own_name(name: &OsStr) -> bool {
     OWN_NAMES.iter().any(|own| OsStr::new(own) == name)
 }
 
-/// Leaves out what is in a store of runs of this machine, or is one.
-pub(in crate::remote) fn retain_outside_of_stores(change: &mut Difference, root: &Path) {
+/// Leaves out what is in a store of runs of this machine, or is one, and workflows with an extension of Graphviz.
+pub(in crate::remote) fn retain_harmless(change: &mut Difference, root: &Path) {
     let mut known = BTreeMap::new();
     let mut is_store = |name: &[u8]| {
         let path = Path::new(OsStr::from_bytes(name));
@@ -79,6 +86,12 @@ pub(in crate::remote) fn retain_outside_of_stores(change: &mut Difference, root:
             *known.entry(dir.to_owned()).or_insert_with(is_store)
         })
     };
-    change.put.retain(|name| !is_store(name));
-    change.removed.retain(|name| !is_store(name));
+    let is_flow = |name: &[u8]| {
+        let is_graph = ControlFile::of(String::from_utf8_lossy(name).split('/'));
+        is_graph == Some(ControlFile::Graph)
+            && is_workflow(root, Path::new(OsStr::from_bytes(name)))
+    };
+    let mut comes = |name: &Name| !is_store(name) && !is_flow(name);
+    change.put.retain(&mut comes);
+    change.removed.retain(&mut comes);
 }

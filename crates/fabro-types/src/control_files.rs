@@ -1,0 +1,131 @@
+//! The files of a project that later runs obey: settings, hooks, workflows, skills, instructions for agents.
+//!
+//! This is the only list of their names. What reads such a file takes its name from here, so what an agent may not
+//! write is what is read.
+
+/// The directory of a project's settings and workflows, and of its store.
+pub const FABRO_DIR: &str = ".fabro";
+
+/// The settings of a project; the strongest first. The last two are names of upstream.
+pub const SETTINGS_FILES: [&str; 3] = [".fabro/config.toml", ".fabro/project.toml", "fabro.toml"];
+
+/// The settings of a user and their logins, in their configuration directory.
+pub const USER_DIR: &str = ".config/fabro";
+
+/// Files with the settings of a run, found by their name beside a workflow.
+pub const RUN_FILES: [&str; 2] = ["workflow.toml", "run.toml"];
+
+/// The workflow of a directory.
+pub const WORKFLOW_FILE: &str = "workflow.fabro";
+
+/// The extension of workflows that are found by their name.
+pub const WORKFLOW_EXTENSION: &str = "fabro";
+
+/// Extensions of workflows that people name by their path. Graphviz has them too.
+pub const GRAPH_EXTENSIONS: [&str; 2] = ["dot", "gv"];
+
+/// Instructions for agents, in each directory of a project.
+pub const DOCUMENTS: [&str; 4] =
+    ["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"];
+
+/// Directories with skills.
+pub const SKILL_DIRS: [&str; 2] = [".fabro/skills", ".claude/skills"];
+
+/// The text of a skill, in a directory of its own.
+pub const SKILL_FILE: &str = "SKILL.md";
+
+/// Settings, hooks and servers of the programs that run as agents.
+pub const AGENT_SETTINGS: [&str; 4] = [".claude", ".codex", ".gemini", ".mcp.json"];
+
+/// What git obeys: hooks and settings. The second one is the first on file systems with short names.
+pub const GIT_DIRS: [&str; 2] = [".git", "git~1"];
+
+/// Who obeys a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlFile {
+    /// Git.
+    Git,
+    /// Fabro, or a program that it starts as an agent: the name is enough.
+    Found,
+    /// Fabro, if the file is a workflow: another program's file may have the name.
+    Graph,
+}
+
+impl ControlFile {
+    /// Who obeys the file or directory with this path, or one that contains it. Names are compared as by file systems that
+    /// ignore case, characters without a width (HFS+), and dots and spaces at the end (NTFS).
+    pub fn of<'p>(path: impl IntoIterator<Item = &'p str>) -> Option<Self> {
+        let names: Vec<String> = path.into_iter().map(plain_name).collect();
+        let has = |entry: &&str| {
+            let parts: Vec<String> = entry.split('/').map(plain_name).collect();
+            names.windows(parts.len()).any(|window| window == parts)
+        };
+        let extension = |name: &String, known: &[&str]| {
+            name.rsplit_once('.').is_some_and(|(_, found)| known.contains(&found))
+        };
+        if GIT_DIRS.iter().any(|entry| has(&entry)) {
+            return Some(Self::Git);
+        }
+        let is_found = found_names().any(|entry| has(&entry))
+            || names.iter().any(|name| extension(name, &[WORKFLOW_EXTENSION]));
+        let is_graph = || names.last().is_some_and(|name| extension(name, &GRAPH_EXTENSIONS));
+        if is_found { Some(Self::Found) } else { is_graph().then_some(Self::Graph) }
+    }
+
+    /// How many names at the end of a path decide, if none of those before it does.
+    pub const LONGEST: usize = 2;
+}
+
+/// All names of files that Fabro finds.
+fn found_names() -> impl Iterator<Item = &'static str> {
+    let single = [FABRO_DIR, USER_DIR, WORKFLOW_FILE, SKILL_FILE];
+    let lists = [&SETTINGS_FILES[..], &RUN_FILES, &DOCUMENTS, &SKILL_DIRS, &AGENT_SETTINGS];
+    single.into_iter().chain(lists.into_iter().flatten().copied())
+}
+
+fn plain_name(name: &str) -> String {
+    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let name: String = name.chars().filter(|c| !is_ignored(*c)).collect();
+    let name = name.split(':').next().unwrap_or_default();
+    name.trim_end_matches(['.', ' ']).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, expect: Option<ControlFile>) {
+        assert_eq!(ControlFile::of(path.split('/')), expect, "{path}");
+    }
+
+    #[test]
+    fn every_name_is_known_at_every_level_and_in_any_case() {
+        for name in found_names() {
+            assert!(name.split('/').count() <= ControlFile::LONGEST, "{name}");
+            for path in [name.to_owned(), format!("a/b/{name}"), name.to_uppercase()] {
+                check(&path, Some(ControlFile::Found));
+                check(&format!("{path}/below"), Some(ControlFile::Found));
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_compared_as_file_systems_do() {
+        check("vendor/.GIT/hooks/pre-push", Some(ControlFile::Git));
+        check(".git\u{200d}/config", Some(ControlFile::Git));
+        check("fabro.toml. ", Some(ControlFile::Found));
+        check("fabro.toml:stream", Some(ControlFile::Found));
+        check("flows/release.FABRO", Some(ControlFile::Found));
+        check("release.gv", Some(ControlFile::Graph));
+    }
+
+    #[test]
+    fn other_files_are_not() {
+        for path in
+            ["src/main.rs", ".gitignore", ".github/x.yml", ".config/other.toml", "agents.rs"]
+        {
+            check(path, None);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What later runs obey is read by names of one table, which protects them.
+
+use fabro_types::control_files::{DOCUMENTS, SETTINGS_FILES, SKILL_DIRS, SKILL_FILE};
+
+use super::Problem;
+use super::source::sources;
+use crate::workspace::Workspace;
+
+/// The crate that has the table.
+const OWNER: &str = "fabro-types";
+
+/// No other crate names a settings file, instructions or a skill by itself.
+pub(super) fn names_are_of_the_table(workspace: &Workspace) -> Vec<Problem> {
+    let lists = [&SETTINGS_FILES[..], &DOCUMENTS, &SKILL_DIRS, &[SKILL_FILE]];
+    let whole = lists.into_iter().flatten().copied();
+    let last = whole.clone().filter_map(|name| Some(name.rsplit_once('/')?.1));
+    let names: Vec<String> = whole.chain(last).map(|name| format!("\"{name}\"")).collect();
+    // Other programs have these too, and callers look them up elsewhere.
+    let is_common = |name: &str| matches!(name, "\"config.toml\"" | "\"skills\"");
+    let others = workspace.packages.iter().filter(|package| package.name != OWNER);
+    let others = others.filter(|package| package.name.starts_with("fabro-"));
+    let mut problems = Vec::new();
+    for source in others.flat_map(|package| sources(workspace, package)) {
+        let named = |text: &str| names.iter().any(|name| name == text) && !is_common(text);
+        problems.extend(source.tokens.iter().filter(|token| named(&token.text)).map(|token| {
+            let message = format!("take {} from `fabro_types::control_files`", token.text);
+            Problem::new(source.path, token.line, message)
+        }));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::found;
+
+    #[test]
+    fn a_name_of_a_crate_of_its_own_is_a_problem() {
+        let files = [
+            ("crates/fabro-x/Cargo.toml", "[package]\nname = 'fabro-x'\n"),
+            ("crates/fabro-x/src/lib.rs", "fn f() {\n    read(\"AGENTS.md\");\n}\n"),
+        ];
+        insta::assert_snapshot!(found(names_are_of_the_table, &files), @"crates/fabro-x/src/lib.rs:2: take \"AGENTS.md\" from `fabro_types::control_files`");
+    }
+}
