@@ -47,8 +47,20 @@ impl Attr {
     /// True when the value, of an attribute that may name a file, is `@path`, the `@@` of a text, or
     /// the path of a sub-workflow.
     pub(crate) fn is_file_reference(&self) -> bool {
-        let is_path = self.name == "stack.child_workflow";
-        self.value.text().is_some_and(|text| is_path || text.starts_with('@'))
+        let is_escaped = self.value.text().is_some_and(|text| text.starts_with("@@"));
+        is_escaped || self.file_path().is_some()
+    }
+
+    /// The path of the file whose text the value, of an attribute that may name a file, stands for. A
+    /// script of several lines is a script: Python's decorators begin with `@` too.
+    pub(crate) fn file_path(&self) -> Option<&str> {
+        let text = self.value.text()?;
+        match text.strip_prefix('@') {
+            Some(rest) if rest.starts_with('@') => None,
+            Some(rest) if self.name == "script" && rest.trim().contains('\n') => None,
+            Some(path) => Some(path.trim()),
+            None => (self.name == "stack.child_workflow").then(|| text.trim()),
+        }
     }
 }
 

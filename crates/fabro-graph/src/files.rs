@@ -27,8 +27,8 @@ impl Sources for MemorySources {
     }
 }
 
-/// Replaces every `@path` of `goal`, `prompt`, `output_schema` and `stack.child_workflow` by the
-/// text of that file, and `@@` by `@`; [`Attr::file`] keeps the path. Each file is read once. A
+/// Replaces every `@path` of `goal`, `prompt`, `script`, `output_schema` and `stack.child_workflow` by
+/// the text of that file, and `@@` by `@`; [`Attr::file`] keeps the path. Each file is read once. A
 /// file that cannot be read is an error of the rule `missing-file`, one of
 /// [`Workflow::findings`]. A second call does nothing: the texts of files may themselves begin
 /// with `@`.
@@ -128,12 +128,7 @@ impl Reader<'_> {
         if written.starts_with("@@") {
             return Some(Attr { value: Value::from(&written[1..]), ..attr.clone() });
         }
-        let path = match written.strip_prefix('@') {
-            Some(path) => path.trim(),
-            None if attr.name == "stack.child_workflow" => written.trim(),
-            None => return None,
-        };
-        let path: Arc<str> = path.into();
+        let path: Arc<str> = attr.file_path()?.into();
         let text = match self.texts.get(&path) {
             Some(text) => text.clone(),
             None => self.read(&path, attr),

@@ -604,6 +604,6 @@ fn beside(attr: &Attr, folder: &str) -> Option<Value> {
         return Some(Value::String(joined(text.trim().trim_start_matches('@')).into()));
     }
     let takes_file = schema::find(Place::Node, &attr.name).is_some_and(|known| known.file);
-    let path = text.strip_prefix('@').filter(|path| takes_file && !path.starts_with('@'))?;
+    let path = attr.file_path().filter(|_| takes_file)?;
     Some(Value::String(format!("@{}", joined(path)).into()))
 }

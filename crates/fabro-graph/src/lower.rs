@@ -83,6 +83,10 @@ struct Lowering {
     inherited: usize,
     // Defaults that do not reach a node declared after them, since it was mentioned before.
     late: Vec<(NodeIx, Arc<Attr>)>,
+    // The first script and the first prompt of nodes with several statements.
+    first_texts: HashMap<(NodeIx, Cow<'static, str>), Arc<Attr>>,
+    // Scripts and prompts of later statements that differ from the first, with the first.
+    redefined: Vec<(NodeIx, Arc<Attr>, Arc<Attr>)>,
     // The first port, and how many there are.
     ports: Option<(Span, usize)>,
     // Types of handlers of others that were reported.
@@ -122,10 +126,14 @@ impl Lowering {
             StatementKind::Chain(ends, list) => match &ends[..] {
                 [End::Node(name, ports)] => {
                     let node = self.mention(name, ports, scope);
-                    if !std::mem::replace(&mut self.graph[node].has_statement, true) {
+                    let is_first = !std::mem::replace(&mut self.graph[node].has_statement, true);
+                    if is_first {
                         self.note_late_defaults(node, scope, name.span);
                     }
                     let attrs = self.attrs(Place::Node, list, Origin::Own);
+                    if !is_first {
+                        self.note_redefinitions(node, &attrs);
+                    }
                     let (own, _) = &mut self.nodes[node.index()];
                     if own.is_empty() { *own = attrs } else { own.extend(attrs) }
                 }
@@ -260,6 +268,20 @@ impl Lowering {
         let missing = scope.node.missing_in(inherited);
         let ours = missing.filter(|attr| schema::find(Place::Node, &attr.name).is_some());
         self.late.extend(ours.take(room).map(|attr| (node, attr.clone())));
+    }
+
+    /// A later statement that gives a node another script or prompt: two nodes have one id.
+    fn note_redefinitions(&mut self, node: NodeIx, attrs: &[Arc<Attr>]) {
+        let texts = attrs.iter().filter(|attr| matches!(&*attr.name, "prompt" | "script"));
+        for attr in texts {
+            let (own, _) = &self.nodes[node.index()];
+            let first = self.first_texts.entry((node, attr.name.clone())).or_insert_with(|| {
+                own.iter().find(|own| own.name == attr.name).unwrap_or(attr).clone()
+            });
+            if first.value != attr.value && self.redefined.len() < MAX_FINDINGS {
+                self.redefined.push((node, first.clone(), attr.clone()));
+            }
+        }
     }
 
     fn attrs(&mut self, place: Place, list: &AttributeList<'_>, origin: Origin) -> Vec<Arc<Attr>> {
@@ -414,6 +436,7 @@ impl Lowering {
         }
         let mut findings = self.findings;
         findings.extend(late_defaults(source, &graph, &self.late));
+        findings.extend(redefinitions(source, &graph, &self.redefined));
         let outgoing = Adjacency::new(&graph, |edge| edge.from);
         let incoming = Adjacency::new(&graph, |edge| edge.to);
         let name_span = name.as_ref().map(|name| name.span);
@@ -439,16 +462,23 @@ impl Lowering {
     }
 }
 
-/// The type, else the node's own shape, else its id, else the shape of its scope: a `node
-/// [shape=box]` for the whole file does not make an agent of `start`.
+/// The type, else the node's own shape, else its id, else its own script, else the shape of its scope: a
+/// `node [shape=box]` for the whole file does not make an agent of `start`, nor of a node with a script.
 fn kind(node: &Node) -> NodeKind {
+    let own = |name| node.attrs.get(name).filter(|attr: &&Attr| attr.origin == Origin::Own);
     let shape = node.attrs.get("shape");
     let of_shape = |attr: &Attr| NodeKind::from_shape(attr.value.text()?);
     let by_type = || NodeKind::from_type(node.attrs.text("type")?);
-    let by_own_shape = || shape.filter(|shape| shape.origin == Origin::Own).and_then(of_shape);
+    let by_script = || {
+        let says_otherwise = own("shape").or(node.attrs.get("type")).is_some();
+        let script = if shape.is_some() { own("script") } else { node.attrs.get("script") };
+        let script = script.filter(|script| !script.value.as_text().trim().is_empty());
+        (script.is_some() && !says_otherwise).then_some(NodeKind::Command)
+    };
     by_type()
-        .or_else(by_own_shape)
+        .or_else(|| own("shape").and_then(of_shape))
         .or_else(|| NodeKind::from_id(&node.id))
+        .or_else(by_script)
         .or_else(|| shape.and_then(of_shape))
         .unwrap_or(NodeKind::Agent)
 }
@@ -496,6 +526,27 @@ fn late_defaults(
         Some(Diagnostic::warning("late-default", attr.key_span, message).with_fix(fix))
     };
     by_default.into_values().filter_map(finding).collect()
+}
+
+/// One error for each script and prompt that a later statement replaces by another.
+fn redefinitions(
+    source: &str,
+    graph: &DiGraph<Node, Edge>,
+    redefined: &[(NodeIx, Arc<Attr>, Arc<Attr>)],
+) -> Vec<Diagnostic> {
+    if redefined.is_empty() {
+        return Vec::new();
+    }
+    let lines = LineIndex::new(source);
+    let finding = |(node, first, again): &(NodeIx, Arc<Attr>, Arc<Attr>)| {
+        let id = &graph[*node].id;
+        let line = lines.position(first.key_span.start).line;
+        let message = format!("`{id}` has another `{}` in line {line}", first.written);
+        let fix =
+            format!("give one of the two nodes another id, or remove one `{}`", again.written);
+        Diagnostic::error("duplicate-node", again.key_span, message).with_fix(fix)
+    };
+    redefined.iter().map(finding).collect()
 }
 
 fn classes(attrs: &Attrs) -> Vec<String> {

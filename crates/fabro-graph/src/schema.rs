@@ -272,7 +272,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("reasoning_effort", NODE, ValueType::Words(&REASONING_EFFORTS), "", "how hard the model thinks"),
     row("retry_policy", NODE, ValueType::Words(&["none", "standard", "aggressive", "linear", "patient"]), "", "attempts and delays after a failure"),
     row("retry_target", GRAPH_NODE, ValueType::Node, "", "where a failed stage or an unmet goal gate goes"),
-    row("script", NODE, TEXT, "", "what a command node runs"),
+    file(row("script", NODE, TEXT, "", "what a command node runs; a node with it and neither shape nor type is a command")),
     row("selection", NODE, ValueType::Words(&["deterministic", "random"]), "deterministic", "how an edge is chosen among equals; `random` goes by weight"),
     row("shape", NODE, TEXT, "box", "the shape of a drawing, which also says what runs the node"),
     row("show", NODE, TEXT, "last", "what a human gate shows beside its question: context keys, `last` for the last output or answer, or a text with templates"),

@@ -26,6 +26,7 @@ fn files_take_the_place_of_their_names() {
     @shared.md
     @@home
     @ missing.md 
+    @kept
     child.fabro
     @s.json
     @child.fabro
@@ -33,13 +34,16 @@ fn files_take_the_place_of_their_names() {
     ");
     resolve_files(&mut workflow, &MemorySources(files));
     assert_eq!(workflow.unresolved_files().count(), 0);
-    insta::assert_snapshot!(crate::findings(source, workflow.findings()), @r#"missing-file at 119..134 "\"@ missing.md \"": `prompt` names the file `missing.md`: no such file; create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @"#);
+    insta::assert_snapshot!(crate::findings(source, workflow.findings()), @r#"
+    missing-file at 119..134 "\"@ missing.md \"": `prompt` names the file `missing.md`: no such file; create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @
+    missing-file at 161..168 "\"@kept\"": `script` names the file `kept`: no such file; create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @
+    "#);
     insta::assert_snapshot!(crate::outline(&workflow), @r#"
     x goal="GOAL"
     a: agent *prompt="@SHARED"
     b: agent prompt="@home"
     c: agent prompt="@ missing.md "
-    d: agent prompt="a@b" script="@kept"
+    d: command prompt="a@b" script="@kept"
     e: agent output_schema="{}" prompt="" stack.child_workflow="digraph {}"
     f: agent output_schema=routing prompt="@missing.md" stack.child_workflow="digraph {}"
     "#);
@@ -50,4 +54,27 @@ fn files_take_the_place_of_their_names() {
     resolve_files(&mut workflow, &MemorySources::default());
     assert_eq!(crate::outline(&workflow), resolved);
     assert!(workflow.to_dot().contains(r#""goal"="@goal.md""#));
+}
+
+#[test]
+fn a_script_may_be_a_file() {
+    let source = r#"digraph x {
+  a [script="@go.sh"]
+  b [script="@cache\ndef f(): pass", language=python]
+  c [script="@@cache"]
+  d [tool_command="@ go.sh "]
+}"#;
+    let mut workflow = Workflow::from_source("x", source).unwrap();
+    let files = [("go.sh".to_owned(), "@not/a/file\nls {{ goal }}\n".to_owned())];
+    resolve_files(&mut workflow, &MemorySources(files.into()));
+    assert_eq!(crate::findings(source, workflow.findings()), "");
+    let text = |id: &str| {
+        let attrs = &workflow.node(workflow.find(id).unwrap()).attrs;
+        attrs.text("script").unwrap_or_default().to_owned()
+    };
+    assert_eq!(text("a"), "@not/a/file\nls {{ goal }}\n");
+    assert_eq!(text("b"), "@cache\ndef f(): pass");
+    assert_eq!(text("c"), "@cache");
+    let script = workflow.node(workflow.find("d").unwrap()).attrs.get("script").unwrap();
+    assert_eq!(script.file.as_deref(), Some("go.sh"));
 }

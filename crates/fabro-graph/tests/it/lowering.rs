@@ -158,8 +158,9 @@ fn older_names_are_kept_under_the_names_of_today() {
     }"#), @r#"
     file default_fidelity="full" default_max_retries=2 default_thread=t
     a: agent max_turns=9 model=m prompt="newer" *provider=openai
-    b: agent prompt="newer" script="ls" *model=old *provider=openai
+    b: command prompt="newer" script="ls" *model=old *provider=openai
     a -> b llm_model=kept
+    duplicate-node at 218..224 "prompt": `a` has another `llm_prompt` in line 4; give one of the two nodes another id, or remove one `prompt`
     "#);
 }
 
@@ -431,4 +432,57 @@ fn handlers_of_others_are_named_once() {
     unknown-type at 73..84 "stack.steer": no handler is called `stack.steer`, so the shape decides: nothing steers a running sub-workflow here; run the sub-workflow with type=stack.manager_loop, and end it by manager.stop_condition
     unknown-type at 94..99 "robot": no handler is called `robot`, so the shape decides; use one of start, exit, agent, prompt, command, human, conditional, parallel, parallel.fan_in, wait, stack.manager_loop
     "#);
+}
+
+#[test]
+fn a_node_with_a_script_is_a_command_unless_it_says_otherwise() {
+    let source = r#"digraph x {
+  node [shape=box]
+  own [script=make]
+  boxed [shape=box, script=make]
+  typed [type=agent, script=make]
+  empty [script=" "]
+  start [script=make]
+  subgraph { node [script=make]; inherits }
+  subgraph { node [shape=hexagon]; asks [tool_command=make] }
+}
+"#;
+    let kind = |source: &str, id: &str| {
+        let workflow = Workflow::from_source("x", source).unwrap();
+        workflow.node(workflow.find(id).unwrap()).kind
+    };
+    for (id, expected) in [
+        ("own", NodeKind::Command),
+        ("boxed", NodeKind::Agent),
+        ("typed", NodeKind::Agent),
+        ("empty", NodeKind::Agent),
+        ("start", NodeKind::Start),
+        ("inherits", NodeKind::Agent),
+        ("asks", NodeKind::Command),
+    ] {
+        assert_eq!(kind(source, id), expected, "{id}");
+    }
+    assert_eq!(kind("digraph { node [script=make]; a }", "a"), NodeKind::Command);
+}
+
+#[test]
+fn two_statements_of_a_node_agree_about_its_script_and_prompt() {
+    let of = |body: &str| {
+        let source = format!("digraph x {{\n{body}\n}}\n");
+        let workflow = Workflow::from_source("x", &source).unwrap();
+        crate::findings(&source, workflow.findings())
+    };
+    let texts = of("a [prompt=x]\na [label=A]\na [llm_prompt=y]\na [prompt=z]");
+    assert_eq!(texts.matches("duplicate-node").count(), 2, "{texts}");
+    assert_eq!(texts.matches("`a` has another `prompt` in line 2").count(), 2, "{texts}");
+    let scripts = of("a -> b\na [label=A]\na [script=x]\na [script=y, label=B]");
+    assert_eq!(scripts.matches("`a` has another `script` in line 4").count(), 1, "{scripts}");
+    for agreed in [
+        "a [prompt=x]; a [prompt=x]",
+        "a [prompt=x, prompt=y]",
+        "node [prompt=x]; a [prompt=y]",
+        "a [label=x]; a [label=y]",
+    ] {
+        assert_eq!(of(agreed), "", "{agreed}");
+    }
 }
