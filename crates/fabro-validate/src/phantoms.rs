@@ -18,10 +18,12 @@ pub(crate) fn phantoms<'a>(
     let mut phantoms = BTreeMap::new();
     let names: Vec<&str> =
         workflow.nodes().filter(|node| node.has_statement).map(|node| &*node.id).collect();
+    let is_name = |node: &&Node| node.has_statement || node.kind == NodeKind::Exit;
+    let with_exits: Vec<&str> = workflow.nodes().filter(is_name).map(|node| &*node.id).collect();
     for (ix, node) in workflow.node_indices().zip(workflow.nodes()).filter(|(_, node)| may_be(node))
     {
-        let near = misspelling(nearby, node, &names);
         let is_end = workflow.outgoing(ix).len() == 0 && workflow.incoming(ix).len() > 0;
+        let near = misspelling(nearby, node, if is_end { &with_exits } else { &names });
         if near.is_some() || is_end {
             phantoms.insert(ix, near);
         }

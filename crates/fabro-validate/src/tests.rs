@@ -87,7 +87,11 @@ const BROKEN: &[(&str, &str)] = &[
         "schema-with-acp",
         "digraph { start -> a -> exit; a [prompt=x, output_schema=routing, backend=acp] }",
     ),
-    ("script-file", "digraph { start -> a -> exit; a [shape=parallelogram, script=\"@x.sh\"] }"),
+    ("script-and-prompt", "digraph { start -> a -> exit; a [script=x, prompt=y] }"),
+    ("script-language", "digraph { start -> a -> exit; a [script=\"#!/usr/bin/env python3\"] }"),
+    ("duplicate-node", "digraph { start -> a -> exit; a [prompt=x]; a [prompt=y] }"),
+    ("no-path-to-exit", "digraph { start -> a; b -> exit }"),
+    ("unbounded-cost", "digraph { start -> a -> exit; a -> a [condition=x] }"),
     (
         "script-value",
         "digraph { start -> a -> exit; a [shape=parallelogram, script=\"eval {{ goal }}\"] }",
@@ -400,6 +404,9 @@ fn imported_nodes_are_checked_as_a_part_of_the_workflow() {
     let shown: Vec<String> =
         checked.findings.iter().map(|finding| support::show(main, finding)).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
+    1:46 warning: lib/part.fabro:4:9: nothing limits how often the loop from `a.ask` through `a.check` asks a model
+      at: "lib/part.fabro"
+      fix: add a.ask [max_visits=5], or max_cost=5.0 (US dollars) to the graph
     1:46 warning: lib/part.fabro:2:21: no stage writes `output.a.check.x`: `a.check` is a command node
       at: "lib/part.fabro"
       fix: read `command.output`

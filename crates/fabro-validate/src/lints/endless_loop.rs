@@ -9,7 +9,8 @@ use crate::findings::Findings;
 
 /// Loops that nothing ends: no edge out of them can be taken, and there is no limit on visits, no
 /// question to a person, no condition that counts visits and no budget. A loop that continues as long
-/// as a condition holds is how people write, and no finding.
+/// as a condition holds is how people write, and no finding, unless each round asks a model: then nothing
+/// limits what the run costs. That is said once a workflow.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     let graph = workflow.attrs();
@@ -35,14 +36,17 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             group_of[node.index()] = at;
         }
     }
-    // Groups that are done with: those with a way out, and later those reported.
-    let mut done: Vec<bool> = groups
+    let asks_model: Vec<bool> =
+        groups.iter().map(|group| group.iter().any(|node| asks_model(checking, *node))).collect();
+    let has_way_out: Vec<bool> = groups
         .iter()
         .enumerate()
         .map(|(at, group)| {
             group.iter().any(|node| leaves(checking, *node, |to| group_of[to.index()] != at))
         })
         .collect();
+    let mut done = vec![false; groups.len()];
+    let mut is_cost_bounded = has_budget;
     for edge in workflow.edges().filter(|edge| is_unlimited(edge)) {
         let group = group_of[edge.from.index()];
         // The first edge that leads back is where the loop closes.
@@ -53,6 +57,22 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             continue;
         }
         let id = |ix| &workflow.node(ix).id;
+        if has_way_out[group] {
+            if asks_model[group] && !std::mem::replace(&mut is_cost_bounded, true) {
+                let the_loop = if edge.from == edge.to {
+                    format!("loop of `{}`", id(edge.to))
+                } else {
+                    format!("loop from `{}` through `{}`", id(edge.to), id(edge.from))
+                };
+                let message = format!("nothing limits how often the {the_loop} asks a model");
+                let fix = format!(
+                    "add {} [max_visits=5], or max_cost=5.0 (US dollars) to the graph",
+                    id(edge.to)
+                );
+                findings.warning("unbounded-cost", edge.span, message, fix);
+            }
+            continue;
+        }
         let message = if edge.from == edge.to {
             format!("`{}` leads to itself, and nothing ends the loop", id(edge.from))
         } else {
@@ -68,6 +88,12 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             ),
         );
     }
+}
+
+/// Whether the node asks a model, or runs a workflow that may.
+fn asks_model(checking: &Checking<'_>, node: NodeIx) -> bool {
+    let node = checking.workflow.node(node);
+    node.kind.is_llm() || node.kind == NodeKind::ManagerLoop
 }
 
 /// Whether one of the edges of a node that lead out can be taken.
@@ -155,6 +181,40 @@ mod tests {
           at: check -> work
           fix: add an edge out of it with a condition, or a limit: work [max_visits=5]
         ");
+    }
+
+    #[test]
+    fn a_loop_that_asks_a_model_has_a_limit() {
+        let of = |attributes: &str| {
+            reported(
+                "unbounded-cost",
+                &format!(
+                    r#"start -> fix -> test; test -> exit [condition="outcome=success"]; test -> fix; test [script=make]; {attributes}"#
+                ),
+            )
+        };
+        insta::assert_snapshot!(of(""), @r"
+        1:79 warning: nothing limits how often the loop from `fix` through `test` asks a model
+          at: test -> fix
+          fix: add fix [max_visits=5], or max_cost=5.0 (US dollars) to the graph
+        ");
+        for limited in [
+            "graph [max_cost=2]",
+            "graph [max_tokens_total=90000]",
+            "graph [max_node_visits=4]",
+            "test [max_visits=3]",
+            "fix [shape=hexagon]",
+            "fix [script=x]",
+        ] {
+            assert_eq!(of(limited), "nothing", "{limited}");
+        }
+        // Once a workflow; a loop that nothing ends is a finding of another rule.
+        insta::assert_snapshot!(reported("unbounded-cost", "start -> a -> b -> exit; a -> a [condition=x]; b -> b [condition=x]"), @r"
+        1:38 warning: nothing limits how often the loop of `a` asks a model
+          at: a -> a
+          fix: add a [max_visits=5], or max_cost=5.0 (US dollars) to the graph
+        ");
+        assert_eq!(reported("unbounded-cost", "start -> a -> b -> a"), "nothing");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use fabro_graph::Attrs;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-const NAMES: [&str; 4] = ["goal", "prompt", "output_schema", "stack.child_workflow"];
+const NAMES: [&str; 5] = ["goal", "prompt", "script", "output_schema", "stack.child_workflow"];
 
 /// Files that another user of the workflow's folder does not have.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {

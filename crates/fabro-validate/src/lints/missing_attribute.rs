@@ -3,6 +3,16 @@ use fabro_graph::NodeKind;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
+const OTHER_DIALECT: &str = "put those nodes into a workflow of their own and name it with stack.child_workflow, or lead edges through them";
+
+/// A manager loop that observes and steers nodes of its own graph, which we do not run.
+fn of_other_dialect(id: &str) -> String {
+    format!(
+        "`{id}` manages nodes of its own graph by `manager.actions`, a dialect that Fabro does not run: here a \
+         stack.manager_loop node runs a sub-workflow"
+    )
+}
+
 /// A node without what its handler works on: it would fail, or do nothing.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes() {
@@ -25,7 +35,12 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             let message = format!("the {} node `{}` has no {}", node.kind, node.id, names[0]);
             // A run is refused for a sub-workflow that is not there.
             if node.kind == NodeKind::ManagerLoop {
-                findings.error("missing-workflow", node.span, message, fix);
+                let actions = node.attrs.iter().find(|attr| attr.name == "manager.actions");
+                let (span, message, fix) = match actions {
+                    Some(actions) => (actions.key_span, of_other_dialect(&node.id), OTHER_DIALECT),
+                    None => (node.span, message, fix),
+                };
+                findings.error("missing-workflow", span, message, fix);
             } else {
                 findings.warning("missing-attribute", node.span, message, fix);
             }
@@ -52,6 +67,11 @@ mod tests {
           at: m
           fix: add stack.child_workflow="child.fabro"
         "#);
+        insta::assert_snapshot!(reported("missing-workflow", "start -> m -> exit; m [shape=house, manager.actions=\"observe,steer\"]"), @r"
+        1:49 error: `m` manages nodes of its own graph by `manager.actions`, a dialect that Fabro does not run: here a stack.manager_loop node runs a sub-workflow
+          at: manager.actions
+          fix: put those nodes into a workflow of their own and name it with stack.child_workflow, or lead edges through them
+        ");
         insta::assert_snapshot!(reported("missing-attribute", r#"start -> c -> w -> m -> exit; c [shape=parallelogram, script=x]; w [shape=insulator, duration=1s]; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
     }
 }

@@ -175,7 +175,7 @@ const FOREIGN: &[(&str, Place, &str)] = &[
     ("retry_count", Place::Node, RETRIES),
     ("run", Place::Node, SCRIPT),
     ("schema", Place::Node, "use `output_schema`"),
-    ("script_file", Place::Node, "use script=\"bash FILE\""),
+    ("script_file", Place::Node, "use script=\"@FILE\""),
     ("shell", Place::Node, SCRIPT),
     ("shell_command", Place::Node, SCRIPT),
     ("sleep", Place::Node, DURATION),

@@ -22,7 +22,8 @@ mod misspelled_attribute;
 mod quorum;
 mod random_with_conditions;
 mod schema_with_acp;
-mod script_file;
+mod script_and_prompt;
+mod script_language;
 mod start_node;
 mod status_label;
 mod target_node;
@@ -68,7 +69,8 @@ const LINTS: &[Lint] = &[
     quorum::check,
     random_with_conditions::check,
     schema_with_acp::check,
-    script_file::check,
+    script_and_prompt::check,
+    script_language::check,
     start_node::check,
     status_label::check,
     target_node::check,

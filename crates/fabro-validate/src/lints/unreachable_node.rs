@@ -11,14 +11,14 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     }
     let nodes: Vec<&Node> = checking.workflow.nodes().collect();
     let mut reported = flow.reached.clone();
-    // That a run cannot end is said for each exit by itself.
+    // That a run cannot end is an error, and said once.
     let ends = checking.workflow.exits().any(|ix| flow.reached[ix.index()]);
-    for ix in checking.workflow.exits().filter(|_| !ends) {
-        reported[ix.index()] = true;
-        let message =
-            format!("no path leads from the start to the exit `{}`", nodes[ix.index()].id);
-        let fix = "add an edge to it from the last stage";
-        findings.warning("unreachable-node", nodes[ix.index()].span, message, fix);
+    if !ends && let Some(first) = checking.workflow.exits().next() {
+        let exit = nodes[first.index()];
+        let message = format!("no path leads from the start to the exit `{}`", exit.id);
+        let fix = format!("add an edge from the last stage: STAGE -> {}", exit.id);
+        findings.error("no-path-to-exit", exit.span, message, fix);
+        checking.workflow.exits().for_each(|exit| reported[exit.index()] = true);
     }
     let has_way_in = |at: usize| flow.previous[at].iter().any(|step| step.to != at);
     let lost = |at: &usize| !flow.reached[*at];
@@ -65,10 +65,18 @@ mod tests {
         1:30 warning: no path leads from the start to `b`, nor to one node behind it
           at: b
           fix: add an edge to it, or remove it
-        1:48 warning: no path leads from the start to the exit `exit`
-          at: exit
-          fix: add an edge to it from the last stage
         ");
+        insta::assert_snapshot!(reported("no-path-to-exit", "start -> a -> a; b -> c -> b; c -> exit; d -> done; done [shape=Msquare]"), @r"
+        1:48 error: no path leads from the start to the exit `exit`
+          at: exit
+          fix: add an edge from the last stage: STAGE -> exit
+        ");
+        insta::assert_snapshot!(reported("no-path-to-exit", "start -> a; exit [label=x]"), @r"
+        1:20 error: no path leads from the start to the exit `exit`
+          at: exit
+          fix: add an edge from the last stage: STAGE -> exit
+        ");
+        insta::assert_snapshot!(reported("no-path-to-exit", "start -> a; a [shape=component]; a -> b -> exit"), @"nothing");
         insta::assert_snapshot!(reported("unreachable-node", r#"start -> a; a [shape=parallelogram, script=x, retry_target=b]; a -> exit [condition="outcome=success"]; b -> exit"#), @"nothing");
         insta::assert_snapshot!(reported("unreachable-node", "start -> a -> exit; a [goal_gate=true, retry_target=b]; b -> exit"), @"nothing");
     }

@@ -1,5 +1,6 @@
 use fabro_graph::{NodeKind, Origin, schema};
 
+use super::script_and_prompt::has_script_and_prompt;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
@@ -21,7 +22,9 @@ const OF_MODELS: &[&str] = &[
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes() {
         let asks_model = node.kind.is_llm() || node.kind == NodeKind::FanIn;
+        let has_both = has_script_and_prompt(node);
         let own = node.attrs.own().filter(|attr| attr.origin == Origin::Own);
+        let own = own.filter(|attr| !(has_both && matches!(&*attr.name, "prompt" | "script")));
         for attr in own {
             let is_input = schema::input_name(&attr.name).is_some();
             let (why, fix) = if is_input && node.kind != NodeKind::ManagerLoop {
@@ -97,16 +100,17 @@ mod tests {
         1:52 warning: `script` has no effect on `a`, an agent node, which runs no script
           at: script
           fix: use shape=parallelogram for a command
-        1:100 warning: `prompt` has no effect on `b`, a command node, which runs a script
-          at: prompt
-          fix: remove it, or use shape=box for an agent
         ");
         insta::assert_snapshot!(reported("without-effect", "start -> a -> b -> exit; a [shape=box, env.A=1]; b [shape=parallelogram, script=x, env.B=2]"), @r"
         1:52 warning: `env.A` has no effect on `a`, an agent node, which runs no script
           at: env.A
           fix: write it on a command (shape=parallelogram)
         ");
-        insta::assert_snapshot!(reported("without-effect", "node [script=make]; start -> a -> b -> exit; a [prompt=y]; b [shape=parallelogram]"), @"nothing");
+        insta::assert_snapshot!(reported("without-effect", "node [script=make]; start -> a -> b -> exit; a [prompt=y]; b [shape=parallelogram]"), @r"
+        1:61 warning: `prompt` has no effect on `a`, a command node, which runs a script
+          at: prompt
+          fix: remove it, or use shape=box for an agent
+        ");
     }
 
     #[test]
