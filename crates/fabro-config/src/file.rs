@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigError, MAX_BYTES};
+use crate::spelling::spelled_as_on_disk;
 
 /// `path` as seen from `dir`, with a leading `~` as `home`.
 pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
@@ -24,8 +25,14 @@ pub(crate) fn goal_text(
     if rest.starts_with('@') {
         return Ok(rest.to_owned());
     }
-    let path = expand(dir, home, Path::new(rest.trim()));
-    Ok(read_text(&path)?.trim_end().to_owned())
+    let path = spelled_as_on_disk(&expand(dir, home, Path::new(rest.trim())));
+    let text = read_text(&path)?;
+    Ok(without_byte_order_mark(&text).trim_end().to_owned())
+}
+
+/// A text without the byte order mark that editors on Windows put before it.
+pub(crate) fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// A whole text file of at most [`MAX_BYTES`]; a larger one is refused before it is read. A pipe or a

@@ -52,6 +52,7 @@ mod sandbox;
 mod schema;
 mod sections;
 mod settings;
+mod spelling;
 mod store_dir;
 mod telemetry;
 mod tools;
@@ -67,7 +68,7 @@ pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};
 pub use git::{GitAuthor, GitSettings};
 pub use hooks::{Hook, HookAction, HookEvent, OnHookError};
-pub use locate::{RunFile, Target, load, locate, workflow_files, workflow_names};
+pub use locate::{RunFile, Target, load, locate, locate_to_check, workflow_files, workflow_names};
 pub use model::{ModelSettings, ScriptUse};
 pub use owner::check_owner;
 pub use provider::ProviderSettings;
@@ -76,8 +77,10 @@ pub use review::{SettingsFile, review_settings};
 pub use run::{ArtifactPatterns, Execution, PrepareStep, RunConfig, parse};
 pub use sandbox::{SandboxProvider, SandboxSettings, Workspace};
 pub use settings::{
-    RunDefaults, Settings, parse_settings, settings, settings_files, user_settings_file,
+    RunDefaults, Settings, parse_settings, settings, settings_files, settings_to_check,
+    user_settings_file,
 };
+pub use spelling::spelled_as_on_disk;
 pub use store_dir::{project_dir, project_dirs, store_dir};
 pub use telemetry::TelemetrySettings;
 pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport, SearchProvider, WebSearchSettings};

@@ -12,9 +12,10 @@ use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::model::ModelSettings;
 use crate::owner::check_owner;
-use crate::reader::{find_span, find_string};
-use crate::run::{RunConfig, parse};
+use crate::reader::{Unsupported, find_span, find_string};
+use crate::run::{RunConfig, parse_as};
 use crate::settings::{RunDefaults, Settings};
+use crate::spelling::spelled_as_on_disk;
 use crate::store_dir::project_dirs;
 use crate::telemetry::TelemetrySettings;
 
@@ -48,7 +49,7 @@ impl RunFile {
     /// `home` is what `~` stands for.
     pub fn workflow_file(&self, home: Option<&Path>) -> PathBuf {
         let graph = self.config.graph.as_deref().unwrap_or(WORKFLOW_FILE);
-        expand(self.dir(), home, Path::new(graph))
+        spelled_as_on_disk(&expand(self.dir(), home, Path::new(graph)))
     }
 
     /// The file of canned responses it names.
@@ -122,12 +123,33 @@ impl RunFile {
 /// There is no such file, with the files that were looked for and a similar name; a run.toml that
 /// cannot be read or holds an error; a workflow that was found by its name, and that another user owns or may write.
 pub fn locate(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
-    let path = cwd.join(arg);
+    locate_as(arg, cwd, home, Unsupported::Refused)
+}
+
+/// The same for a check that runs nothing: settings of upstream that Fabro does not have, and that a run
+/// refuses, are warnings.
+///
+/// # Errors
+///
+/// As [`locate`].
+pub fn locate_to_check(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
+    locate_as(arg, cwd, home, Unsupported::Reported)
+}
+
+fn locate_as(
+    arg: &str,
+    cwd: &Path,
+    home: Option<&Path>,
+    unsupported: Unsupported,
+) -> Result<Target, ConfigError> {
+    let path = spelled_as_on_disk(&cwd.join(arg));
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("toml") => return existing(&path).and_then(|()| by_run_file(&path, home)),
+        Some("toml") => {
+            return existing(&path).and_then(|()| by_run_file(&path, home, unsupported));
+        }
         Some(extension) if is_graph_extension(extension) => {}
         _ if arg.contains(['/', '\\']) => {}
-        _ => return by_name(arg, cwd, home),
+        _ => return by_name(arg, cwd, home, unsupported),
     }
     existing(&path).map_err(|error| match error {
         ConfigError::NoFile(path, near) if near.is_empty() => {
@@ -151,9 +173,13 @@ fn stem_of_name(arg: &str, cwd: &Path) -> Option<String> {
 ///
 /// The file cannot be read, has over 1 MiB, or holds an error.
 pub fn load(path: &Path) -> Result<RunFile, ConfigError> {
+    load_as(path, Unsupported::Refused)
+}
+
+fn load_as(path: &Path, unsupported: Unsupported) -> Result<RunFile, ConfigError> {
     let text = read_text(path)?;
     let path = path.to_owned();
-    match parse(&text) {
+    match parse_as(&text, unsupported) {
         Ok((config, list)) => {
             let warnings = Findings { path: path.clone(), text, list };
             Ok(RunFile { path, config, warnings })
@@ -162,8 +188,12 @@ pub fn load(path: &Path) -> Result<RunFile, ConfigError> {
     }
 }
 
-fn by_run_file(path: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
-    let run_file = load(path)?;
+fn by_run_file(
+    path: &Path,
+    home: Option<&Path>,
+    unsupported: Unsupported,
+) -> Result<Target, ConfigError> {
+    let run_file = load_as(path, unsupported)?;
     let workflow_file = run_file.workflow_file(home);
     if !workflow_file.is_file() {
         let near = near_files(&workflow_file);
@@ -172,7 +202,12 @@ fn by_run_file(path: &Path, home: Option<&Path>) -> Result<Target, ConfigError> 
     Ok(Target { workflow_file, run_file: Some(run_file) })
 }
 
-fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
+fn by_name(
+    name: &str,
+    cwd: &Path,
+    home: Option<&Path>,
+    unsupported: Unsupported,
+) -> Result<Target, ConfigError> {
     if name.is_empty() || name == "." || name == ".." {
         return Err(ConfigError::NoName(name.to_owned()));
     }
@@ -181,7 +216,7 @@ fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Config
         let run_file = folder.join(name).join(RUN_FILES[0]);
         if run_file.is_file() {
             check_owner(&run_file)?;
-            let target = by_run_file(&run_file, home)?;
+            let target = by_run_file(&run_file, home, unsupported)?;
             check_owner(&target.workflow_file)?;
             return Ok(target);
         }

@@ -11,7 +11,7 @@ use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use crate::checked_settings::CheckedSettings;
 use crate::schema::{Kind, RUN, Schema};
-use crate::upstream::{Handling, has_upstream_below, upstream};
+use crate::upstream::{Handling, RULE as UPSTREAM_RULE, has_upstream_below, upstream};
 
 /// Beyond so many findings no similar names are looked for: that takes longer than all else.
 const MAX_SUGGESTIONS: usize = 100;
@@ -45,6 +45,15 @@ pub(crate) struct Reader {
     pub(crate) webhooks: BTreeSet<String>,
 }
 
+/// What becomes of a setting of upstream that changes where stages run and that Fabro does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsupported {
+    /// It is an error: a run without it would do something else.
+    Refused,
+    /// It is a warning, for a check of the workflow that runs nothing.
+    Reported,
+}
+
 /// Checks `text`.
 ///
 /// # Errors
@@ -54,9 +63,13 @@ pub(crate) struct Reader {
 pub(crate) fn read(
     text: &str,
     schema: Schema,
+    unsupported: Unsupported,
 ) -> Result<(CheckedSettings, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (settings, review) = review(text, schema);
-    let findings = review.findings;
+    let mut findings = review.findings;
+    if unsupported == Unsupported::Reported {
+        findings.iter_mut().filter(|it| it.rule == UPSTREAM_RULE).for_each(report_only);
+    }
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(findings);
     }
@@ -93,6 +106,14 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
         findings,
     };
     (CheckedSettings::new(settings), review)
+}
+
+/// An error of a run, as a warning.
+fn report_only(finding: &mut Diagnostic) {
+    if finding.severity == Severity::Error {
+        finding.severity = Severity::Warning;
+        finding.message.push_str("; `run` refuses it");
+    }
 }
 
 /// Puts a value where nothing stands yet; of two tables, each entry.

@@ -11,7 +11,7 @@ use crate::git::GitSettings;
 use crate::hooks::Hook;
 use crate::model::ModelSettings;
 use crate::provider::ProviderSettings;
-use crate::reader::read;
+use crate::reader::{Unsupported, read};
 use crate::sandbox::SandboxSettings;
 use crate::schema::RUN_FILE;
 
@@ -131,7 +131,14 @@ pub(crate) fn take_prepare(checked: &mut CheckedSettings) -> Vec<PrepareStep> {
 /// All errors and warnings of the file, in its order: a syntax error, a version this crate does not
 /// read, values of the wrong type or out of range.
 pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let (mut checked, warnings) = read(text, RUN_FILE)?;
+    parse_as(text, Unsupported::Refused)
+}
+
+pub(crate) fn parse_as(
+    text: &str,
+    unsupported: Unsupported,
+) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let (mut checked, warnings) = read(text, RUN_FILE, unsupported)?;
     let config = RunConfig {
         graph: checked.take("/workflow/graph"),
         goal: checked.take("/run/goal"),

@@ -15,7 +15,7 @@ use crate::hooks::{Hook, joined};
 use crate::model::ModelSettings;
 use crate::owner::check_owner;
 use crate::provider::ProviderSettings;
-use crate::reader::read;
+use crate::reader::{Unsupported, read};
 use crate::review::SettingsFile;
 use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::sandbox::SandboxSettings;
@@ -154,11 +154,15 @@ impl Settings {
 ///
 /// Everything found in the file, in its order, at least one of them an error.
 pub fn parse_settings(text: &str) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
-    parse_with(text, CONFIG_FILE)
+    parse_with(text, CONFIG_FILE, Unsupported::Refused)
 }
 
-fn parse_with(text: &str, schema: Schema) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let (mut checked, warnings) = read(text, schema)?;
+fn parse_with(
+    text: &str,
+    schema: Schema,
+    unsupported: Unsupported,
+) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let (mut checked, warnings) = read(text, schema, unsupported)?;
     let settings = Settings {
         defaults: RunDefaults::take(&mut checked),
         model: checked.take("/run/model"),
@@ -206,12 +210,35 @@ pub fn settings(
     user_file: Option<&Path>,
     home: Option<&Path>,
 ) -> Result<(Settings, Vec<Findings>), ConfigError> {
+    settings_as(cwd, user_file, home, Unsupported::Refused)
+}
+
+/// The same for a check that runs nothing: settings of upstream that Fabro does not have, and that a run
+/// refuses, are warnings.
+///
+/// # Errors
+///
+/// As [`settings`].
+pub fn settings_to_check(
+    cwd: &Path,
+    user_file: Option<&Path>,
+    home: Option<&Path>,
+) -> Result<(Settings, Vec<Findings>), ConfigError> {
+    settings_as(cwd, user_file, home, Unsupported::Reported)
+}
+
+fn settings_as(
+    cwd: &Path,
+    user_file: Option<&Path>,
+    home: Option<&Path>,
+    unsupported: Unsupported,
+) -> Result<(Settings, Vec<Findings>), ConfigError> {
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     for (path, kind) in settings_files(cwd, user_file) {
         check_owner(&path)?;
         let text = read_text(&path)?;
-        let (mut read, list) = match parse_with(&text, kind.schema()) {
+        let (mut read, list) = match parse_with(&text, kind.schema(), unsupported) {
             Ok(read) => read,
             Err(list) => return Err(ConfigError::Invalid(Box::new(Findings { path, text, list }))),
         };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use serde_with::skip_serializing_none;
 
 use crate::error::ConfigError;
-use crate::file::{expand, read_text};
+use crate::file::{expand, read_text, without_byte_order_mark};
 
 /// One `[run.agent.mcp.NAME]`: a server of the Model Context Protocol. Its tools need the permission
 /// `full`.
@@ -110,7 +110,8 @@ impl HttpTool {
             return Ok(());
         };
         let path = expand(dir, home, Path::new(file.trim()));
-        let schema = serde_json::from_str::<Map<String, Value>>(&read_text(&path)?);
+        let schema =
+            serde_json::from_str::<Map<String, Value>>(without_byte_order_mark(&read_text(&path)?));
         match schema {
             Ok(schema) => self.parameters = Value::Object(schema),
             Err(source) => return Err(ConfigError::Schema(path, source)),

@@ -16,6 +16,9 @@ pub(crate) enum Handling {
 
 use Handling::{Lost, NoEffect, Refused, Same};
 
+/// The rule of findings about settings of upstream.
+pub(crate) const RULE: &str = "upstream-setting";
+
 const DESCRIBES: &str = "it describes, and no run depends on it";
 const OTHER_PROVIDER: &str = "it belongs to another sandbox provider";
 const OTHER_PROGRAM: &str = "it is a setting of upstream's own programs";

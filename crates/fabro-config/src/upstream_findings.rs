@@ -5,9 +5,7 @@ use toml::de::DeValue;
 
 use crate::reader::{Key, Node, Reader, span};
 use crate::upstream::Handling::{self, Lost, NoEffect, Refused, Same};
-
-/// The rule of findings about settings of upstream.
-const RULE: &str = "upstream-setting";
+use crate::upstream::RULE;
 
 impl Reader {
     /// A setting of upstream that is not read: what is lost is reported.

@@ -1,0 +1,61 @@
+//! File names that look the same and have other bytes: `é` is one character or two, and a keyboard, an editor and a
+//! file system (macOS, archives from there) need not agree.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use icu_normalizer::ComposingNormalizerBorrowed;
+
+/// The path as the file system spells it: each part that is not there becomes the entry that differs only in its Unicode
+/// normalization, if there is one. A path that exists, and one that has no such entry, stays as it is.
+pub fn spelled_as_on_disk(path: &Path) -> PathBuf {
+    if path.as_os_str().is_ascii() || fs::symlink_metadata(path).is_ok() {
+        return path.to_owned();
+    }
+    let mut found = PathBuf::new();
+    for part in path.components() {
+        let next = found.join(part);
+        let other = match part.as_os_str().to_str() {
+            Some(name) if !name.is_ascii() && fs::symlink_metadata(&next).is_err() => {
+                same_name(&found, name)
+            }
+            _ => None,
+        };
+        found = other.unwrap_or(next);
+    }
+    found
+}
+
+/// The entry of a folder with this name in another normalization; the first by its bytes.
+fn same_name(folder: &Path, name: &str) -> Option<PathBuf> {
+    let nfc = ComposingNormalizerBorrowed::new_nfc();
+    let wanted = nfc.normalize(name);
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let same = names.filter(|it| nfc.normalize(it) == wanted).min()?;
+    Some(folder.join(same))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_another_normalization_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let decomposed = dir.path().join("cafe\u{301}/re\u{301}sume\u{301}.md");
+        fs::create_dir_all(decomposed.parent().unwrap()).unwrap();
+        fs::write(&decomposed, "x").unwrap();
+        let check = |name: &str| spelled_as_on_disk(&dir.path().join(name));
+        // A file system that does not tell the two apart finds the file by either name.
+        assert_eq!(fs::read(check("caf\u{e9}/r\u{e9}sum\u{e9}.md")).unwrap(), b"x");
+        assert_eq!(check("caf\u{e9}/new.md"), dir.path().join("cafe\u{301}/new.md"));
+        for same in ["plain.md", "na\u{ef}ve.md"] {
+            assert_eq!(check(same), dir.path().join(same));
+        }
+        let composed = dir.path().join("caf\u{e9}");
+        fs::create_dir_all(&composed).unwrap();
+        assert_eq!(check("caf\u{e9}"), composed, "an exact name wins");
+    }
+}
