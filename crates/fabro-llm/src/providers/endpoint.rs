@@ -1,3 +1,6 @@
+use std::net::IpAddr;
+
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
@@ -17,6 +20,10 @@ pub(super) struct Endpoint {
     headers: HeaderMap,
     /// The model is in the URL of Anthropic's interface, too.
     is_vertex: bool,
+    /// It is a server of this machine.
+    is_loopback: bool,
+    /// The proxy of the environment through which it is asked, without a password.
+    proxy: Option<String>,
 }
 
 impl Endpoint {
@@ -64,8 +71,11 @@ impl Endpoint {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         let display = format!("{}{version}", url.as_str().trim_end_matches('/'));
+        let is_loopback = is_loopback(&url);
+        let proxy = if is_loopback { None } else { proxy_of(&base) };
         let is_vertex = provider.is_vertex();
-        Ok(Self { base, query, display, headers: headers(provider)?, is_vertex })
+        let headers = headers(provider)?;
+        Ok(Self { base, query, display, headers, is_vertex, is_loopback, proxy })
     }
 
     /// Where requests to this model go.
@@ -101,10 +111,35 @@ impl Endpoint {
         headers
     }
 
+    /// Whether it is a server of this machine, which no proxy can reach.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.is_loopback
+    }
+
+    /// ` through the proxy …`, for messages about a connection; nothing without a proxy.
+    pub(super) fn through_proxy(&self) -> String {
+        self.proxy.as_ref().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"))
+    }
+
     /// The address for messages.
     pub(super) fn display(&self) -> &str {
         &self.display
     }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The address of the proxy that the environment names for a URL (`HTTP_PROXY` and the like, without the hosts of
+/// `NO_PROXY`), as the HTTP client reads it.
+fn proxy_of(url: &str) -> Option<String> {
+    let proxy = Matcher::from_env().intercept(&url.parse().ok()?)?;
+    let uri = proxy.uri();
+    let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
+    Some(format!("{}{port}", uri.host()?))
 }
 
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");

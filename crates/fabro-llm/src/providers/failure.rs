@@ -23,11 +23,13 @@ pub(super) fn transport(
     }
     let cause = deepest(error);
     if error.is_connect() {
-        let what = format!("{} cannot be reached: {cause}", endpoint.display());
+        let through = endpoint.through_proxy();
+        let what = format!("{} cannot be reached{through}: {cause}", endpoint.display());
         return own(ErrorKind::Unreachable, provider, &what);
     }
     if error.is_request() {
-        let what = format!("{} ended the connection: {cause}", endpoint.display());
+        let through = endpoint.through_proxy();
+        let what = format!("{} ended the connection{through}: {cause}", endpoint.display());
         return own(ErrorKind::Unreachable, provider, &what);
     }
     own(ErrorKind::BrokenStream, provider, &cause)

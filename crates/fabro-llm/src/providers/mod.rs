@@ -123,7 +123,8 @@ struct Shared {
     /// In the order of the providers.
     endpoints: Vec<Endpoint>,
     catalog: Arc<Catalog>,
-    client: reqwest::Client,
+    /// In the order of the providers: servers of this machine are asked without a proxy.
+    clients: Vec<reqwest::Client>,
     clock: Clock,
     remembered: Remembered,
 }
@@ -166,18 +167,31 @@ impl Providers {
     ) -> Result<Self, SetupError> {
         install_tls();
         let variable = |name: &str| std::env::var(name).ok();
-        let endpoints = providers.iter().map(Endpoint::new).collect::<Result<_, _>>()?;
+        let endpoints: Vec<Endpoint> =
+            providers.iter().map(Endpoint::new).collect::<Result<_, _>>()?;
         // A redirect would send the key to another server.
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .user_agent(concat!("fabro/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| client_error(&error, variable))?;
+        let builder = || {
+            reqwest::Client::builder()
+                .redirect(reqwest::redirect::Policy::none())
+                .connect_timeout(CONNECT_TIMEOUT)
+                .user_agent(concat!("fabro/", env!("CARGO_PKG_VERSION")))
+        };
+        let build = |builder: reqwest::ClientBuilder| {
+            builder.build().map_err(|error| client_error(&error, variable))
+        };
+        let client = build(builder())?;
+        let direct = match endpoints.iter().any(Endpoint::is_loopback) {
+            true => build(builder().no_proxy())?,
+            false => client.clone(),
+        };
+        let client_of = |endpoint: &Endpoint| {
+            if endpoint.is_loopback() { direct.clone() } else { client.clone() }
+        };
+        let clients = endpoints.iter().map(client_of).collect();
         let clock = Clock(Arc::new(clock));
         let remembered = Remembered::default();
         let catalog = Arc::new(catalog);
-        let shared = Shared { providers, endpoints, catalog, client, clock, remembered };
+        let shared = Shared { providers, endpoints, catalog, clients, clock, remembered };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -220,10 +234,10 @@ impl Providers {
     ///
     /// The provider is not configured, cannot be reached, or does not answer with a list.
     pub async fn list_models(&self, provider: &str) -> Result<Vec<String>, ModelError> {
-        let Shared { providers, endpoints, client, .. } = &*self.shared;
+        let Shared { providers, endpoints, clients, .. } = &*self.shared;
         let index = providers.iter().position(|it| it.name == provider);
         let index = index.ok_or_else(|| routing::not_configured(provider))?;
-        list::models(client, &providers[index], &endpoints[index]).await
+        list::models(&clients[index], &providers[index], &endpoints[index]).await
     }
 
     /// The catalog of models.
@@ -265,7 +279,7 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
         |field, sent| shared.remembered.concede(field, (index, provider), (&model, request), sent);
     loop {
         let sent = prepare(request, &target, concessions)?;
-        let refusal = match http::send(&shared.client, provider, endpoint, &sent).await {
+        let refusal = match http::send(&shared.clients[index], provider, endpoint, &sent).await {
             Ok(body) => {
                 let reader = event_reader(sent.wire);
                 let mut turn = sent.turn(pricing, messages);

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ pub(crate) fn with_login(
 ) -> Result<StreamableHttpClientTransport<Answered<AuthClient<reqwest::Client>>>, String> {
     // A transport begins to work where it is made.
     let _entered = threads()?.enter();
-    let client = Answered(AuthClient::new(client()?, manager));
+    let client = Answered(AuthClient::new(client(&config.uri)?, manager));
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
@@ -81,16 +82,23 @@ pub(crate) fn without_login(
     config: StreamableHttpClientTransportConfig,
 ) -> Result<StreamableHttpClientTransport<Answered<reqwest::Client>>, String> {
     let _entered = threads()?.enter();
-    Ok(StreamableHttpClientTransport::with_client(Answered(client()?), config))
+    Ok(StreamableHttpClientTransport::with_client(Answered(client(&config.uri)?), config))
 }
 
-/// Idle connections are not used again: what is left of an answer delays the next request on them.
-fn client() -> Result<reqwest::Client, String> {
-    reqwest::Client::builder()
-        .pool_max_idle_per_host(0)
-        .redirect(Policy::custom(redirect))
-        .build()
-        .map_err(|error| brief(&error.to_string()))
+/// Idle connections are not used again: what is left of an answer delays the next request on them. A server of this
+/// machine is not behind a proxy.
+fn client(url: &str) -> Result<reqwest::Client, String> {
+    let builder =
+        reqwest::Client::builder().pool_max_idle_per_host(0).redirect(Policy::custom(redirect));
+    let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
+    builder.build().map_err(|error| brief(&error.to_string()))
+}
+
+fn is_loopback(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 pub(crate) fn check_url(url: &str) -> Result<(), String> {
