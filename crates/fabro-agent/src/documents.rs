@@ -54,7 +54,7 @@ fn document(root: &Path, path: &Path) -> Option<String> {
     let real = path.canonicalize().ok()?;
     check_owner(path).ok()?;
     let text = real.starts_with(root).then(|| read_start(&real, READ_BYTES))?.ok()?;
-    let text = text.trim();
+    let text = text.trim_start_matches('\u{feff}').trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
@@ -147,7 +147,7 @@ mod tests {
     fn from_the_root_to_the_folder() {
         let dir = folder(&[
             (".git/HEAD", ""),
-            ("AGENTS.md", "Use tabs.\n"),
+            ("AGENTS.md", "\u{feff}Use tabs.\n"),
             ("CLAUDE.md", "Use tabs.\n"),
             (".github/copilot-instructions.md", "No emoji."),
             ("a/b/GEMINI.md", "Only here."),

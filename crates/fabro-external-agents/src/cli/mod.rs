@@ -51,6 +51,18 @@ pub enum CliAgent {
     Agy,
 }
 
+/// Variables that an agent sets for the programs that it starts, besides those with `_SESSION_` in their names: by them
+/// a program of the same kind would take itself for a part of that session.
+const OF_SESSION: [&str; 7] = [
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR",
+    "CODEX_SANDBOX",
+    "CODEX_SANDBOX_NETWORK_DISABLED",
+    "CODEX_THREAD_ID",
+    "GEMINI_CLI",
+];
+
 impl CliAgent {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Agy];
@@ -77,9 +89,11 @@ impl CliAgent {
         self.program().install()
     }
 
-    /// Whether a variable of the environment is a key or a setting of the program or its provider.
+    /// Whether a variable of the environment is a key or a setting of the program or its provider. What an agent sets
+    /// for its own session is not: Fabro may have been started by one.
     pub fn is_own_variable(self, name: &str) -> bool {
-        self.program().variables.iter().any(|prefix| name.starts_with(prefix))
+        let is_of_session = name.contains("_SESSION_") || OF_SESSION.contains(&name);
+        !is_of_session && self.program().variables.iter().any(|prefix| name.starts_with(prefix))
     }
 
     fn program(self) -> &'static Program {

@@ -5,9 +5,10 @@ use fabro_engine::{OutputSpec, Plan, keys};
 use fabro_events::EventBody;
 use fabro_redact::Redactor;
 use fabro_routing::{
-    Checked, Directives, Expected, OutcomeWord, Warning, check, directives_object, feedback,
+    Checked, Directives, Expected, OutcomeWord, Schema, Warning, check, directives_object, feedback,
 };
 use fabro_types::{Failure, FailureClass, Outcome, Status, Usage};
+use serde_json::Value;
 
 use crate::common::preview;
 
@@ -87,7 +88,13 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
         },
         OutputSpec::Schema(schema) => {
             let expected = Expected::Schema(schema);
-            return match check(&reply.text, expected) {
+            let mut checked = check(&reply.text, expected);
+            if !matches!(checked, Checked::Valid(_))
+                && let Some(redacted) = with_redacted_constants(schema, redactor)
+            {
+                checked = check(&reply.text, Expected::Schema(&redacted));
+            }
+            return match checked {
                 Checked::Valid(mut value) => {
                     redactor.redact_value(&mut value);
                     let key = format!("{}{node}", keys::OUTPUT_PREFIX);
@@ -104,6 +111,31 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
     redactor.redact_value(&mut object);
     let (directives, warnings) = Directives::read(object);
     with_directives(outcome, plan, node, directives, warnings)
+}
+
+/// The schema with its constants redacted as the answer is; `None` when that changes none. A constant that looks like a
+/// key could never be matched otherwise.
+fn with_redacted_constants(schema: &Schema, redactor: &Redactor) -> Option<Schema> {
+    let mut json = schema.json().clone();
+    redact_constants(&mut json, false, redactor);
+    if json == *schema.json() { None } else { Schema::compile(&json.to_string()).ok() }
+}
+
+/// The recursion ends: a schema has at most 127 levels.
+fn redact_constants(json: &mut Value, is_constant: bool, redactor: &Redactor) {
+    match json {
+        Value::String(text) if is_constant => *text = redactor.redact(text).into_owned(),
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| redact_constants(item, is_constant, redactor));
+        }
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                let is_constant = is_constant || matches!(name.as_str(), "const" | "enum");
+                redact_constants(value, is_constant, redactor);
+            }
+        }
+        _ => {}
+    }
 }
 
 impl Reply {
@@ -303,5 +335,19 @@ mod tests {
         let schema = r#", output_schema="{\"required\":[\"n\"]}""#;
         check_reply(schema, r#"{"n": 1}"#, none(), "succeeded -, 0 notices");
         check_reply(schema, "{}", none(), "The JSON in your answer is not valid:");
+    }
+
+    #[test]
+    fn a_constant_that_looks_like_a_key_is_matched_by_the_redacted_answer() {
+        let key = format!("sk-ant-api03-{}AA", "x1Y".repeat(31));
+        let schema =
+            format!(r#", output_schema="{{\"properties\":{{\"k\":{{\"const\":\"{key}\"}}}}}}""#);
+        let redacted = |text: &str| Redactor::default().redact(text).into_owned();
+        let answer = redacted(&format!(r#"{{"k": "{key}"}}"#));
+        assert!(!answer.contains(&key), "{answer}");
+        check_reply(&schema, &answer, AgentFiles::default(), "succeeded -, 0 notices");
+        let other = r#"{"k": "another"}"#;
+        let invalid = "The JSON in your answer is not valid:";
+        check_reply(&schema, other, AgentFiles::default(), invalid);
     }
 }
