@@ -111,10 +111,11 @@ impl DirBlobs {
 
     /// Moves a written file to its blob's name, durably.
     fn settle(&self, blob: &BlobRef, file: NamedTempFile) -> Result<(), BlobError> {
-        file.as_file().sync_data().map_err(io_at(file.path()))?;
         let path = self.path(blob);
         let shard = self.shard(blob);
         create_dirs(&shard).map_err(io_at(&shard))?;
+        give_to_owner_of(&shard, file.path()).map_err(io_at(file.path()))?;
+        file.as_file().sync_data().map_err(io_at(file.path()))?;
         file.persist(&path).map_err(|error| BlobError::Io { path, source: error.error })?;
         self.sync_shard(blob)
     }
@@ -285,9 +286,33 @@ fn create_dirs(dir: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     match builder.create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => sync_dir(above),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => {}
+        Ok(()) => give_to_owner_of(above, dir)?,
     }
+    sync_dir(above)
+}
+
+/// Gives what was just created in a directory to the user whose directory it is: root may write in the store of
+/// another user, who has to write there later.
+#[cfg(unix)]
+fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, lchown};
+
+    let owner = fs::metadata(dir)?;
+    if fs::symlink_metadata(created)?.uid() == owner.uid() {
+        return Ok(());
+    }
+    match lchown(created, Some(owner.uid()), Some(owner.gid())) {
+        // Only root may: it is a directory of another user who lets this one write there.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        given => given,
+    }
+}
+
+#[cfg(not(unix))]
+fn give_to_owner_of(_dir: &Path, _created: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 fn temporary(dir: &Path) -> io::Result<NamedTempFile> {

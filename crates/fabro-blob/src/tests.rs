@@ -266,3 +266,23 @@ fn long_texts_are_cut_nowhere() {
     let blob = blobs.put_json_string(&mut text.as_bytes()).unwrap();
     assert_eq!(blobs.get(&blob).unwrap(), by_serde(text.as_bytes()).as_bytes());
 }
+
+#[cfg(unix)]
+#[test]
+fn what_root_stores_for_another_user_is_that_users() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    let (dir, blobs) = dir();
+    fs::create_dir(dir.path().join("state")).unwrap();
+    // Only root may give files away.
+    if chown(dir.path().join("state"), Some(4321), Some(4322)).is_err() {
+        return;
+    }
+    let blob = blobs.put(b"\"text\"").unwrap();
+    let file = blobs.path(&blob);
+    let unfinished = dir.path().join("state/blobs/unfinished");
+    for made in [file.as_path(), file.parent().unwrap(), unfinished.as_path()] {
+        let about = fs::metadata(made).unwrap();
+        assert_eq!((about.uid(), about.gid()), (4321, 4322), "{}", made.display());
+    }
+}
