@@ -7,10 +7,11 @@ use fabro_config::ProviderSettings;
 use fabro_engine::{Backend, LlmSpec, NodeBody, NodeSpec, Plan};
 use fabro_graph::NodeKind;
 use fabro_handlers::ModelDefaults;
-use fabro_llm::{Fallback, ModelError, Providers, Request};
+use fabro_llm::{ErrorKind, Fallback, ModelError, Providers, Request};
 use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
 use crate::bundle::{Bundle, BundleError, RunSettings};
+use crate::model_names::serves_any_model;
 use crate::models::client;
 use crate::secrets::variable;
 use crate::{SetupError, reach};
@@ -21,8 +22,15 @@ const SHOWN_NAMES: usize = 10;
 /// How many models a line shows.
 const SHOWN_MODELS: usize = 3;
 
-/// What to do for each provider that is asked without a model's name and has no usual one.
-pub(crate) type UnnamedProviders = BTreeMap<String, Unnamed>;
+/// What servers with models of their own say about the models that the stages ask for.
+#[derive(Default)]
+pub(crate) struct ServerModels {
+    /// What to do for each provider that is asked without a model's name and has no usual one.
+    pub(crate) unnamed: BTreeMap<String, Unnamed>,
+    /// By provider: what it lists, or why it has no list. Only of those that are asked for a model that
+    /// nothing else knows, and that could be reached.
+    pub(crate) listed: BTreeMap<String, Result<Vec<String>, String>>,
+}
 
 /// What a stage asks for first, then its fallbacks and the model that summarizes.
 pub(crate) fn stage_requests(
@@ -126,18 +134,19 @@ impl AskedModels {
         }
     }
 
-    /// Asks each server that is to answer without a model's name what it lists, once. A single model is put into the
-    /// settings; for the others, and where the list cannot be had, there is what to do.
+    /// Asks servers what they list, each once: those that are to answer without a model's name, and those that are
+    /// asked for one that neither catalog nor settings name. A single model is put into the settings where none is named;
+    /// for the others, and where the list cannot be had, there is what to do.
     ///
     /// # Errors
     /// The settings of a provider cannot be used.
-    pub(crate) async fn name_listed(
+    pub(crate) async fn ask_servers(
         &self,
         settings: &mut RunSettings,
-    ) -> Result<UnnamedProviders, SetupError> {
-        let mut unnamed_providers = UnnamedProviders::new();
+    ) -> Result<ServerModels, SetupError> {
+        let mut servers = ServerModels::default();
         if settings.model_script.is_some() || settings.providers.is_empty() {
-            return Ok(unnamed_providers);
+            return Ok(servers);
         }
         let client = client(&settings.providers, &settings.models)?;
         let requests = self.first.iter().chain(&self.later);
@@ -153,11 +162,22 @@ impl AskedModels {
                     }
                 }
                 Err(unnamed) => {
-                    unnamed_providers.insert(name, unnamed);
+                    servers.unnamed.insert(name, unnamed);
                 }
             }
         }
-        Ok(unnamed_providers)
+        let unknown = self.first.iter().filter_map(|it| provider_of_unknown(&client, settings, it));
+        let names: BTreeSet<String> = unknown.collect();
+        for name in names {
+            let listed = match client.list_models(&name).await {
+                Ok(models) => Ok(models),
+                Err(error) if has_no_list(error.kind) => Err(error.to_string()),
+                // What cannot be reached now pauses the run when its stage is reached.
+                Err(_) => continue,
+            };
+            servers.listed.insert(name, listed);
+        }
+        Ok(servers)
     }
 
     /// Which models answer, and where they are from; `None` when no stage asks any.
@@ -199,6 +219,32 @@ impl AskedModels {
         }
         Ok(texts)
     }
+}
+
+/// The name of the provider with models of its own that is asked for a model which neither the catalog nor the
+/// settings name.
+fn provider_of_unknown(
+    client: &Providers,
+    settings: &RunSettings,
+    request: &Request,
+) -> Option<String> {
+    let (provider, model) = client.route(request).ok()?;
+    let is_unknown = serves_any_model(provider.kind, provider.base_url.as_deref())
+        && provider.listed_model.as_deref() != Some(&*model)
+        && client.catalog().find(&model).is_none()
+        && !is_named(settings, request, &model);
+    is_unknown.then(|| provider.name.clone())
+}
+
+/// Whether run.toml or the settings name the model of a request, with its provider or without.
+pub(crate) fn is_named(settings: &RunSettings, request: &Request, model: &str) -> bool {
+    let written = request.model.as_deref().unwrap_or(model);
+    settings.named_models.iter().any(|name| name == written || name == model)
+}
+
+/// Whether the server answered and has no list, or none that can be read.
+fn has_no_list(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::UnknownModel | ErrorKind::UnusableAnswer)
 }
 
 /// Where a model comes from, in parentheses.
@@ -261,8 +307,6 @@ pub(crate) fn list_text(models: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fabro_llm::ErrorKind;
-
     use super::*;
 
     #[test]

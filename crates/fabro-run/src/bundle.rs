@@ -1,7 +1,7 @@
 //! All that a run depends on, kept with the run: its workflow's text, the files that it names,
 //! and the settings it was started with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,9 @@ pub struct RunSettings {
     pub providers: Vec<ProviderSettings>,
     /// Models that the catalog does not know, or not like this, by name.
     pub models: BTreeMap<String, ModelInfo>,
+    /// The models that run.toml and the settings name: their providers serve them, listed or not.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub named_models: BTreeSet<String>,
     /// What to ask when a model fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
     /// What follows when no model or agent is available, where the workflow does not say.

@@ -86,6 +86,7 @@ mod model_test;
 mod model_warnings;
 mod models;
 mod older_log;
+mod ownership;
 mod preflight;
 mod prepare;
 mod reach;

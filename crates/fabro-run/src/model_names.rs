@@ -1,4 +1,4 @@
-//! Names of models that neither the catalog nor a provider knows: probably misspelled.
+//! Names of models and providers that neither the catalog nor the settings know: probably misspelled.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,11 @@ use fabro_types::{Diagnostic, ProviderKind, Span, nearest};
 
 use crate::models::{catalog, providers};
 
-/// The rule of these findings.
-const RULE: &str = "unknown-model";
+/// The rule of findings about models.
+const MODEL_RULE: &str = "unknown-model";
+
+/// The rule of findings about providers.
+const PROVIDER_RULE: &str = "unknown-provider";
 
 /// What is odd about the name of a model, and what to do.
 pub(crate) struct UnknownModel {
@@ -36,6 +39,25 @@ pub(crate) fn unknown_model(catalog: &Catalog, name: &str) -> Option<UnknownMode
     };
     let message = format!("neither the catalog nor the settings know the model `{name}`");
     Some(UnknownModel { message, fix, near })
+}
+
+/// What is wrong with the name of a provider that is not there, and what to do.
+pub(crate) fn unknown_provider<'a>(
+    name: &str,
+    configured: impl Iterator<Item = &'a str>,
+) -> (String, String) {
+    // What people call a provider by its company or by its models.
+    let usual = match name.to_ascii_lowercase().as_str() {
+        "google" => Some("gemini"),
+        "claude" => Some("anthropic"),
+        "gpt" | "chatgpt" => Some("openai"),
+        _ => None,
+    };
+    let fix = match usual.or_else(|| nearest(name, configured.chain(ProviderKind::NAMES))) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("correct the name, or add [providers.{name}] to the settings"),
+    };
+    (format!("there is no provider `{name}`"), fix)
 }
 
 /// Whether a provider may serve models that are not in the catalog: one at an address of its own.
@@ -106,11 +128,11 @@ impl<'a> ModelNames<'a> {
 
     fn check_workflow(&self, workflow: &Workflow) -> Vec<Diagnostic> {
         let graph = workflow.attrs();
+        let mut findings = self.check_providers(workflow);
         let nodes = workflow.nodes().filter(|node| asks_provider(node)).map(|node| &node.attrs);
         let named = nodes.filter_map(|attrs| Some((attrs, attrs.get("model")?, "provider")));
         let default = graph.get("default_model").map(|attr| (graph, attr, "default_provider"));
         let mut seen = BTreeSet::new();
-        let mut findings = Vec::new();
         for (attrs, attr, provider) in named.chain(default) {
             let Some(name) = attr.value.text() else { continue };
             let provider = attrs.text(provider).or(self.provider);
@@ -124,17 +146,43 @@ impl<'a> ModelNames<'a> {
         findings
     }
 
+    /// Providers that are neither known nor configured; a name is reported once.
+    fn check_providers(&self, workflow: &Workflow) -> Vec<Diagnostic> {
+        let nodes = workflow.nodes().filter(|node| asks_provider(node));
+        let named = nodes.filter_map(|node| node.attrs.get("provider"));
+        let mut seen = BTreeSet::new();
+        let mut findings = Vec::new();
+        for attr in named.chain(workflow.attrs().get("default_provider")) {
+            let Some(name) = attr.value.text().filter(|name| !name.contains("{{")) else {
+                continue;
+            };
+            let is_known = ProviderKind::parse(name).is_some()
+                || self.providers.iter().any(|provider| provider.name == name);
+            if self.is_scripted || is_known || !seen.insert(name) {
+                continue;
+            }
+            let configured = self.providers.iter().map(|provider| provider.name.as_str());
+            let (message, fix) = unknown_provider(name, configured);
+            findings.push(Diagnostic::warning(PROVIDER_RULE, attr.span, message).with_fix(fix));
+        }
+        findings
+    }
+
     fn check(&self, name: &str, provider: Option<&str>, span: Span) -> Option<Diagnostic> {
         let prefix = name.split_once('/').map(|(prefix, _)| prefix);
-        if self.is_scripted || name.contains("{{") || self.may_know(provider.or(prefix)) {
+        if self.is_scripted || name.contains("{{") {
             return None;
         }
         // A provider may be named where a model is.
         if self.providers.iter().any(|it| it.name == name) || ProviderKind::parse(name).is_some() {
             return None;
         }
-        let UnknownModel { message, fix, .. } = unknown_model(&self.catalog, name)?;
-        Some(Diagnostic::warning(RULE, span, message).with_fix(fix))
+        let UnknownModel { message, fix, near } = unknown_model(&self.catalog, name)?;
+        // A server may list it; what looks like a model of the catalog is more likely misspelled.
+        if near.is_none() && self.may_know(provider.or(prefix)) {
+            return None;
+        }
+        Some(Diagnostic::warning(MODEL_RULE, span, message).with_fix(fix))
     }
 
     /// Whether this provider, or where no model is named one of all, may serve a model that the catalog
@@ -178,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn providers_that_are_not_there() {
+        let local = "[providers.local]\nkind = 'openai-compatible'\nbase_url = 'http://h/v1'";
+        insta::assert_snapshot!(unknown("provider=antropic", ""), @"there is no provider `antropic` (did you mean `anthropic`?)");
+        insta::assert_snapshot!(unknown("provider=google", ""), @"there is no provider `google` (did you mean `gemini`?)");
+        insta::assert_snapshot!(unknown("provider=lokal", local), @"there is no provider `lokal` (did you mean `local`?)");
+        insta::assert_snapshot!(unknown("model=mine, provider=elsewhere", ""), @"there is no provider `elsewhere` (correct the name, or add [providers.elsewhere] to the settings)");
+        for known in ["provider=openai", "provider=local", "provider=x, backend=cli"] {
+            assert_eq!(unknown(known, local), "", "{known}");
+        }
+    }
+
+    #[test]
     fn servers_with_models_of_their_own() {
         let local = "[providers.local]\nkind = 'openai-compatible'\nbase_url = 'http://h/v1'";
         let openai = "[providers.openai]\nbase_url = 'http://h/v1'";
@@ -186,7 +246,6 @@ mod tests {
             ("model=mine, provider=local", local),
             ("model=\"local/mine\"", local),
             ("model=mine, provider=openai", openai),
-            ("model=mine, provider=elsewhere", ""),
             ("model=\"openrouter/mine\"", ""),
             ("model=mine, backend=cli", ""),
             ("model=mine", "[models.mine]\ncontext_window = 8192"),
@@ -195,5 +254,6 @@ mod tests {
             assert_eq!(unknown(attributes, settings), "", "{attributes}");
         }
         assert_ne!(unknown("model=mine, provider=anthropic", local), "");
+        insta::assert_snapshot!(unknown("model=\"claude-sonet-4-5\"", local), @"neither the catalog nor the settings know the model `claude-sonet-4-5` (did you mean `claude-sonnet-4-5`?)");
     }
 }

@@ -20,10 +20,10 @@ use fabro_types::{
 };
 use serde_json::{Map, Value};
 
-use crate::asked_models::{UnnamedProviders, no_model};
+use crate::asked_models::{ServerModels, is_named, list_text, no_model};
 use crate::bundle::{Bundle, BundleError, RunSettings};
 use crate::error::UNAVAILABLE;
-use crate::model_names::{UnknownModel, serves_any_model, unknown_model};
+use crate::model_names::{UnknownModel, serves_any_model, unknown_model, unknown_provider};
 use crate::models::{catalog, client};
 use crate::reach::{self, Reached};
 use crate::sandbox_check::program_elsewhere;
@@ -39,11 +39,11 @@ pub(crate) fn check(
     bundle: &Bundle,
     plan: &Plan,
     work_dir: &Path,
-    unnamed: UnnamedProviders,
+    servers: ServerModels,
 ) -> Result<Vec<String>, RunError> {
     let reached = reach::from_start(plan);
     let subject = Subject { bundle, plan, reached: &reached, depth: 0, is_handled: false };
-    let findings = Preflight::new(&bundle.settings, work_dir, unnamed)?.findings(&subject)?;
+    let findings = Preflight::new(&bundle.settings, work_dir, servers)?.findings(&subject)?;
     let mut warnings = warnings_of(bundle, findings)?;
     warnings.extend(unused_servers(&bundle.settings, plan, &reached));
     Ok(warnings)
@@ -102,10 +102,10 @@ pub(crate) fn check_resumed(
     members: &[Resumed],
     settings: &RunSettings,
     work_dir: &Path,
-    unnamed: UnnamedProviders,
+    servers: ServerModels,
 ) -> Result<Vec<String>, RunError> {
     let Some(root) = members.first() else { return Ok(Vec::new()) };
-    let preflight = Preflight::new(settings, work_dir, unnamed)?;
+    let preflight = Preflight::new(settings, work_dir, servers)?;
     let mut all = Vec::new();
     // By run: what holds it, where in the file of the root, and whether that handles its failures.
     let mut holders: BTreeMap<RunId, Holder> = BTreeMap::new();
@@ -276,15 +276,15 @@ struct Preflight<'a> {
     catalog: Catalog,
     path: Vec<PathBuf>,
     work_dir: &'a Path,
-    /// What to do for providers that are asked without a model's name.
-    unnamed: UnnamedProviders,
+    /// What servers with models of their own list.
+    servers: ServerModels,
 }
 
 impl<'a> Preflight<'a> {
     fn new(
         settings: &'a RunSettings,
         work_dir: &'a Path,
-        unnamed: UnnamedProviders,
+        servers: ServerModels,
     ) -> Result<Self, SetupError> {
         Ok(Self {
             settings,
@@ -293,7 +293,7 @@ impl<'a> Preflight<'a> {
             catalog: catalog(&settings.models),
             path: search_path(settings),
             work_dir,
-            unnamed,
+            servers,
         })
     }
 
@@ -462,12 +462,7 @@ impl<'a> Preflight<'a> {
         let provider = self.defaults.provider_of(plan, spec);
         if let Some(name) = provider.as_deref().filter(|name| !self.is_known(name)) {
             let configured = self.settings.providers.iter().map(|it| it.name.as_str());
-            let names = configured.chain(ProviderKind::NAMES);
-            let fix = match nearest(name, names) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("correct the name, or add [providers.{name}] to the settings"),
-            };
-            let message = format!("there is no provider `{name}`");
+            let (message, fix) = unknown_provider(name, configured);
             let consequence = Consequence::Failure;
             return Some(Missing { attribute: "provider", message, fix, consequence });
         }
@@ -476,7 +471,9 @@ impl<'a> Preflight<'a> {
         request.model = self.defaults.model_of(plan, spec);
         let error = match providers.route(&request) {
             Ok((provider, model)) => {
-                return foreign_model(providers, &request, &provider.name, unknown)
+                return self
+                    .unlisted_model(&request, &provider.name, &model)
+                    .or_else(|| foreign_model(providers, &request, &provider.name, unknown))
                     .or_else(|| self.misspelled_provider(&request, &provider.name, unknown))
                     .or_else(|| self.unknown_model(provider, model, unknown));
             }
@@ -494,7 +491,7 @@ impl<'a> Preflight<'a> {
         let consequence = if is_answered { Consequence::None } else { Consequence::NothingToAsk };
         if let Some(provider) = providers.provider_of_unnamed(&request) {
             let name = &provider.name;
-            let unnamed = self.unnamed.get(name);
+            let unnamed = self.servers.unnamed.get(name);
             let (message, fix) = unnamed.map_or_else(
                 || (no_model(name), "name a model with `model`".to_owned()),
                 |unnamed| (unnamed.message(name), unnamed.fix.clone()),
@@ -509,6 +506,50 @@ impl<'a> Preflight<'a> {
             None => "configure the provider, or choose another model".to_owned(),
         };
         Some(Missing { attribute: "model", message: error.message, fix, consequence })
+    }
+
+    /// A model that nothing knows, of a server that does not list it: another model may answer in its name.
+    fn unlisted_model(&self, request: &Request, provider: &str, model: &str) -> Option<Missing> {
+        let listed = self.servers.listed.get(provider)?;
+        let UnknownModel { near, .. } = unknown_model(&self.catalog, model)?;
+        let is_listed = listed.as_ref().is_ok_and(|models| models.iter().any(|it| it == model));
+        if is_listed || is_named(self.settings, request, model) {
+            return None;
+        }
+        let described = || {
+            format!(
+                "describe the model as [models.\"{model}\"] in the settings, or correct the name"
+            )
+        };
+        let (message, fix) = match listed {
+            Err(why) => (
+                format!(
+                    "nothing knows the model `{model}`, and `{provider}` does not list its models: {why}"
+                ),
+                described(),
+            ),
+            Ok(models) => {
+                let of_provider = || {
+                    let (prefix, rest) = model.split_once('/')?;
+                    let names = self.settings.providers.iter().map(|it| it.name.as_str());
+                    Some(format!("{}/{rest}", nearest(prefix, names)?))
+                };
+                let listed =
+                    || nearest(model, models.iter().map(String::as_str)).map(str::to_owned);
+                let fix = match of_provider().or_else(listed).or(near) {
+                    Some(near) => format!("did you mean `{near}`? {}", list_text(models)),
+                    None if models.is_empty() => described(),
+                    None => format!("{}; or {}", list_text(models), described()),
+                };
+                (
+                    format!(
+                        "`{provider}` does not list the model `{model}`, and nothing else knows it"
+                    ),
+                    fix,
+                )
+            }
+        };
+        Some(Missing { attribute: "model", message, fix, consequence: Consequence::Failure })
     }
 
     /// A model that its provider probably does not have, the first time.

@@ -129,9 +129,9 @@ impl Run {
             ServiceBuilder::new(&settings).check()?;
             sandbox::check(&settings.sandbox, &work_dir).await?;
             let asked = AskedModels::of(&bundle, &plan, &settings)?;
-            let unnamed = asked.name_listed(&mut settings).await?;
+            let servers = asked.ask_servers(&mut settings).await?;
             bundle.settings.providers.clone_from(&settings.providers);
-            warnings.extend(preflight::check(&bundle, &plan, &work_dir, unnamed)?);
+            warnings.extend(preflight::check(&bundle, &plan, &work_dir, servers)?);
             warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
             if settings.git.worktree == Some(true) {
                 let new = new_worktree(&work_dir, id, &own_dir, &settings.git, &plan).await?;
@@ -285,9 +285,9 @@ impl Run {
         for preflight::Resumed { bundle, plan, .. } in &members {
             asked.add(bundle, plan, &self.settings, 0)?;
         }
-        let unnamed = asked.name_listed(&mut self.settings).await?;
+        let servers = asked.ask_servers(&mut self.settings).await?;
         let settings = &self.settings;
-        self.warnings.extend(preflight::check_resumed(&members, settings, &work_dir, unnamed)?);
+        self.warnings.extend(preflight::check_resumed(&members, settings, &work_dir, servers)?);
         Ok(())
     }
 

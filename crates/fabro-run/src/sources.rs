@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use fabro_config::spelled_as_on_disk;
 use fabro_graph::{MAX_FILE_BYTES, Sources};
 
 /// Reads the files that a workflow names, and collects their texts for the bundle.
@@ -40,8 +41,9 @@ impl Sources for FileSources {
             (Some(rest), Some(home)) => home.join(rest),
             _ => self.dir.join(path),
         };
+        let full = spelled_as_on_disk(&full);
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(full.clone());
-        let text = read_text(&full)?;
+        let text = without_mark(read_text(&full)?);
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.insert(path.to_owned(), text.clone());
         Ok(text)
@@ -112,5 +114,20 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_workflow_lose_their_byte_order_mark_and_are_found_by_either_spelling() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("re\u{301}sume\u{301}.md"), "\u{feff}Plan.\n").unwrap();
+        let sources = FileSources::new(dir.path().to_owned(), None);
+        assert_eq!(sources.read("r\u{e9}sum\u{e9}.md").unwrap(), "Plan.\n");
+        assert_eq!(sources.read("other.md").unwrap_err(), "no such file");
+        assert_eq!(sources.into_texts()["r\u{e9}sum\u{e9}.md"], "Plan.\n");
     }
 }

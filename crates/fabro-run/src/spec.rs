@@ -251,12 +251,14 @@ fn merged_settings(
         git.worktree = Some(true);
     }
     let own_fallbacks = !config.model.fallbacks.is_empty();
+    let named = [&config.model.name, &configured.model.name].into_iter().flatten();
     let mut settings = RunSettings {
         env,
         prepare: prepare.into_iter().map(|step| step.script).collect(),
         sandbox: sandbox_settings(configured.sandbox, &overrides)?,
         model_script: overrides.model_script,
         model_script_file: overrides.model_script_file,
+        named_models: named.cloned().collect(),
         model: overrides.model.clone().or(config.model.name),
         provider: config.model.provider,
         configured_provider: configured.model.provider,

@@ -18,6 +18,7 @@ use crate::answers::{UsedAnswers, used_answers_of_family};
 use crate::control::cancel_as_requested;
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::hooks::{About, Blocking, Deliveries, kept, runners};
+use crate::ownership::give_to_store_owner;
 use crate::prepare::{PrepareError, RunDirs, prepare, prepare_dir};
 use crate::restore::restored_worktrees;
 use crate::run_id::RUN_ID_VARIABLE;
@@ -47,6 +48,15 @@ impl Run {
         let store = Arc::clone(&self.store);
         let id = self.id();
         let result = self.drive_with_lease(services).await;
+        // `runs/ID` is two levels below the store.
+        if let Some(store) = self.run_dir.ancestors().nth(2)
+            && let Err(error) = give_to_store_owner(store)
+        {
+            warn(&format!(
+                "cannot give files of the run to the owner of {}: {error}",
+                store.display()
+            ));
+        }
         if let Err(error) = self.lease.release().await {
             // What the run came to is recorded.
             warn(&format!("the run stays reserved until this program ends: {error}"));
