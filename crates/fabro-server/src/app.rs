@@ -9,6 +9,7 @@ use crate::auth::Tokens;
 use crate::bounds::Bounds;
 use crate::folds::Folds;
 use crate::live::Live;
+use crate::metrics::Metrics;
 use crate::once::Once;
 
 /// The state of a server. None of it is needed after a restart.
@@ -21,6 +22,7 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     pub(crate) folds: Arc<Folds>,
     pub(crate) once: Once,
+    pub(crate) metrics: Metrics,
 }
 
 impl App {
@@ -36,6 +38,7 @@ impl App {
             live: Live::new(Arc::clone(&store)),
             folds: Arc::clone(&actions.folds),
             once: Once::new(store),
+            metrics: Metrics::new(),
             cookie_name: format!("fabro-{port}"),
             actions,
             tokens,

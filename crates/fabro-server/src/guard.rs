@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::app::App;
 use crate::auth::{Caller, Role, caller, permitted};
+use crate::monitoring::{HEALTH, METRICS};
 use crate::problem::Problem;
 
 /// The longest body of a request, in bytes.
@@ -65,8 +66,11 @@ fn is_plain_refusal(response: &Response) -> bool {
 
 async fn checked(app: &App, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
-    let host = host(&parts.headers, &parts.uri, &app.actions.config.allowed_hosts)?;
-    same_site(&parts.headers, &parts.method, &parts.uri, &host)?;
+    // A liveness probe names the host as it knows it, and learns nothing.
+    if parts.uri.path() != HEALTH {
+        let host = host(&parts.headers, &parts.uri, &app.actions.config.allowed_hosts)?;
+        same_site(&parts.headers, &parts.method, &parts.uri, &host)?;
+    }
     let caller = caller(&parts.headers, &app.cookie_name, &app.tokens);
     if let Some(role) = needed_role(&parts.method, parts.uri.path()) {
         let caller = authorized(caller, role)?;
@@ -105,6 +109,9 @@ async fn checked(app: &App, request: Request) -> Result<Request, Problem> {
 
 /// The role that a request needs; `None` where no token is needed.
 fn needed_role(method: &Method, path: &str) -> Option<Role> {
+    if path == METRICS {
+        return Some(Role::Read);
+    }
     let Some(path) = path.strip_prefix("/api/v1/") else {
         // Pages check for themselves whether there is a login, and ask for one.
         return None;
@@ -282,6 +289,8 @@ mod tests {
         check(Method::POST, "/api/v1/runs/x/cancel", Some(Role::Admin));
         check(Method::DELETE, "/api/v1/runs/x", Some(Role::Admin));
         check(Method::POST, "/api/v1/session", None);
+        check(Method::GET, "/metrics", Some(Role::Read));
+        check(Method::GET, "/healthz", None);
         check(Method::GET, "/", None);
     }
 }

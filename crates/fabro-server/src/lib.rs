@@ -48,6 +48,8 @@ mod live;
 mod mcp;
 mod mcp_context;
 mod mcp_http;
+mod metrics;
+mod monitoring;
 mod once;
 #[cfg(test)]
 mod openapi;
@@ -170,6 +172,7 @@ impl Server {
         let router: Router = Router::new()
             .nest("/api/v1", api::routes())
             .merge(mcp_http::routes())
+            .merge(monitoring::routes())
             .merge(pages::routes())
             .layer(guard)
             .with_state(self.app);

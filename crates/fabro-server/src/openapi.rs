@@ -12,6 +12,7 @@ use crate::api::types::{
     Forked, LogQuery, Login, Removed, Resume, RunQuery, Session, Start, Started, Steer,
 };
 use crate::auth::Role;
+use crate::monitoring::{HEALTH, METRICS};
 use crate::problem::Problem;
 
 struct Api {
@@ -370,12 +371,38 @@ impl Api {
     }
 }
 
+/// Addresses for monitoring, which are not below `/api/v1`.
+fn monitoring() -> [(&'static str, Value); 2] {
+    let operation = |id: &str, summary: &str, description: &str| {
+        json!({"operationId": id, "summary": summary, "responses": {"200": {
+            "description": "The result.",
+            "content": {"text/plain": {"schema": text(description)}},
+        }}})
+    };
+    let mut health =
+        operation("getHealth", "Whether the server lives.", "`ok`, for any Host, without a token.");
+    health["security"] = json!([]);
+    let mut metrics = operation(
+        "getMetrics",
+        "Metrics of the store and of the server.",
+        "The text format of Prometheus; docs/server.md lists the metrics.",
+    );
+    metrics["description"] = json!(format!("Needs the role `{}`.", Role::Read));
+    let problem = json!({"$ref": "#/components/responses/Problem"});
+    for status in ["401", "403", "408", "413", "421", "5XX"] {
+        metrics["responses"][status] = problem.clone();
+    }
+    [(HEALTH, health), (METRICS, metrics)]
+        .map(|(path, get)| (path, json!({"servers": [{"url": "/"}], "get": get})))
+}
+
 fn description() -> Value {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut api = Api { generator: settings.into_generator(), paths: Map::new() };
     api.reports();
     api.changes();
+    api.paths.extend(monitoring().map(|(path, value)| (path.to_owned(), value)));
     let problem = api.of::<Problem>();
     let schemas = api.generator.take_definitions(true);
     json!({
