@@ -15,6 +15,7 @@ use fabro_types::{RunId, bounded};
 
 use crate::error;
 use crate::output::stderr;
+use crate::signals;
 
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -248,7 +249,10 @@ pub fn quoted(path: &Path) -> String {
 /// Runs a future to its end on this thread.
 pub fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(future);
+    let result = runtime.block_on(async {
+        let _children = signals::keep_child_status()?;
+        future.await
+    });
     // A prompt that still waits for a key must not hold the process.
     runtime.shutdown_background();
     result

@@ -32,6 +32,7 @@ mod hints;
 mod output;
 mod private;
 mod report;
+mod signals;
 mod values;
 mod workflow_files;
 
@@ -44,6 +45,7 @@ use fabro_terminal::clean;
 
 fn main() -> ExitCode {
     private::close();
+    signals::unblock();
     fabro_sandbox::raise_descriptor_limit();
     match complete::answer_shell(cli::Cli::command) {
         Ok(false) => {}

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCompleter;
-use fabro_config::{ConfigError, Findings, RunFile, Settings, settings_files};
+use fabro_config::{
+    ConfigError, Findings, RunFile, Settings, locate_to_check, settings_files, settings_to_check,
+};
 use fabro_run::FileSources;
 use fabro_terminal::{Paint, diagnostics};
 use fabro_types::{Diagnostic, Severity, Span};
@@ -13,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::complete;
 use crate::exit::Exit;
-use crate::global::{Global, cwd, home, settings_and_warnings, user_file};
+use crate::global::{Global, cwd, home, user_file};
 use crate::output;
 use crate::report;
 use crate::workflow_files::{shown, workflows_in};
@@ -23,7 +25,7 @@ use super::watch::watch;
 /// Check workflows without running them
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro validate\n  fabro validate flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n  fabro validate --watch review.fabro\n\nExits with 2 if a workflow has an error, with 0 if there are only warnings."
+    after_help = "Examples:\n  fabro validate\n  fabro validate --strict flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n  fabro validate --watch review.fabro\n\nExits with 2 if a workflow has an error, with 0 if there are only warnings (2 with --strict)."
 )]
 pub struct ValidateArgs {
     /// Workflow files, run.toml files, names, or directories to search
@@ -37,6 +39,10 @@ pub struct ValidateArgs {
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
+
+    /// Warnings count: exit with 2 if there are any
+    #[arg(long)]
+    pub strict: bool,
 
     /// Check again whenever a workflow, or a file that it reads, changes; Ctrl-C ends it
     #[arg(short, long)]
@@ -86,10 +92,11 @@ pub async fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Ex
     } else {
         output::text(&human(&report.outcomes, global.paint_stdout()))?;
     }
-    let all_valid = report.outcomes.iter().all(Outcome::is_valid);
+    let has_warnings = report.outcomes.iter().any(|it| it.count(Severity::Warning) > 0);
+    let passes = report.outcomes.iter().all(Outcome::is_valid) && !(args.strict && has_warnings);
     // The process ends soon: dropping the last workflow would only take time.
     std::mem::forget(report);
-    Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })
+    Ok(if passes { Exit::SUCCEEDED } else { Exit::USAGE })
 }
 
 /// Prints the result of a check in the place of the last one.
@@ -136,13 +143,15 @@ fn report_on(paths: &[String]) -> anyhow::Result<Report> {
     let files = settings_files(&cwd, user_file().as_deref());
     report.files.extend(files.into_iter().map(|(path, _)| path));
     // Without them workflows are checked too, but for names of models.
-    let settings = match settings_and_warnings() {
+    let settings = match settings_to_check(&cwd, user_file().as_deref(), home.as_deref()) {
         Ok((settings, warnings)) => {
-            report.outcomes.extend(warnings.iter().map(|findings| of_settings(findings, &cwd)));
+            report
+                .outcomes
+                .extend(warnings.iter().map(|findings| settings_outcome(findings, &cwd)));
             Some(settings)
         }
         Err(error) => {
-            report.outcomes.push(unusable("settings", &error, &cwd));
+            report.outcomes.push(unusable("settings", &error.into(), &cwd));
             None
         }
     };
@@ -201,14 +210,14 @@ fn wanted(text: &str, cwd: &Path, home: Option<&Path>) -> anyhow::Result<Vec<Wan
     if path.exists() && !is_settings {
         return Ok(vec![Wanted { path: text.into(), run_file: None, is_named: true }]);
     }
-    let target = fabro_config::locate(text, cwd, home)?;
+    let target = locate_to_check(text, cwd, home)?;
     Ok(vec![Wanted { path: target.workflow_file, run_file: target.run_file, is_named: true }])
 }
 
 /// A path without a workflow.
 fn unusable(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
     if let Some(ConfigError::Invalid(findings)) = error.downcast_ref() {
-        return of_settings(findings, cwd);
+        return settings_outcome(findings, cwd);
     }
     unusable_file("unreadable", path.to_owned(), error.to_string(), report::next(error))
 }
@@ -219,7 +228,7 @@ fn unusable_file(rule: &'static str, file: String, reason: String, fix: Option<&
     Outcome::new(file, String::new(), vec![finding])
 }
 
-fn of_settings(findings: &Findings, cwd: &Path) -> Outcome {
+fn settings_outcome(findings: &Findings, cwd: &Path) -> Outcome {
     Outcome::new(shown(&findings.path, cwd), findings.text.clone(), findings.list.clone())
 }
 
@@ -257,7 +266,13 @@ fn check(
     let models = settings.map(|it| fabro_run::check_model_names(read, run_file, it));
     let models = models.unwrap_or_default();
     let sandbox = settings.map(|it| fabro_run::check_sandbox(read, run_file, it, home));
-    let sandbox = sandbox.unwrap_or_default();
+    // What only the settings lack does not make the workflow invalid; a run is refused.
+    let mut sandbox = sandbox.unwrap_or_default();
+    let of_settings = sandbox.in_workflow.iter_mut().chain(&mut sandbox.in_run_file);
+    of_settings.for_each(|finding| {
+        finding.severity = Severity::Warning;
+        finding.message.push_str("; `run` refuses it");
+    });
     if !models.in_workflow.is_empty() || !sandbox.in_workflow.is_empty() {
         workflow.findings.extend(models.in_workflow.into_iter().chain(sandbox.in_workflow));
         workflow.findings.sort_by_key(|finding| finding.span.start);
@@ -274,7 +289,7 @@ fn check(
             findings.list.extend(fabro_run::check_inputs(file, home, texts));
         }
         findings.list.sort_by_key(|finding| finding.span.start);
-        of_settings(&findings, cwd)
+        settings_outcome(&findings, cwd)
     });
     let of_run_file = of_run_file.filter(|it| !it.findings.is_empty());
     report.outcomes.extend([Some(workflow), of_run_file].into_iter().flatten());

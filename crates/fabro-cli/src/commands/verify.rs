@@ -10,7 +10,7 @@ use fabro_events::Event;
 use fabro_inspect::{Changes, artifacts, changes};
 use fabro_run::refuse_older_log;
 use fabro_sandbox::artifacts::stored_file;
-use fabro_sandbox::git::{TreePair, check_file_trees};
+use fabro_sandbox::git::{TreePair, check_file_trees, incomplete_file_trees};
 use fabro_store::{Leases as _, RunVerification, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::{Paint, clean};
 use fabro_types::RunId;
@@ -70,6 +70,9 @@ struct Verified {
     end_known: bool,
     /// Files that stages left, which the run keeps.
     artifacts: u64,
+    /// Why what stages changed was not recorded, in whole or in part; that is no damage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unrecorded: Option<String>,
     problems: Vec<String>,
 }
 
@@ -83,6 +86,7 @@ impl From<RunVerification> for Verified {
             blobs: found.blobs,
             end_known: found.has_head,
             artifacts: 0,
+            unrecorded: None,
             problems: found.problems.iter().map(ToString::to_string).collect(),
         }
     }
@@ -196,9 +200,9 @@ async fn check_run(store: &SqliteStore, run: RunId) -> Result<Verified, StoreErr
         verified.problems.extend(older.map(|error| error.to_string()));
     }
     verified.problems.extend(damaged.unwrap_or_else(|error| vec![error.to_string()]));
-    verified
-        .problems
-        .extend(damaged_changes(&store.runs_dir().join(run.to_string()), &events).await);
+    let run_dir = store.runs_dir().join(run.to_string());
+    verified.problems.extend(damaged_changes(&run_dir, &events).await);
+    verified.unrecorded = incomplete_file_trees(&run_dir);
     verified.whole = verified.problems.is_empty();
     Ok(verified)
 }
@@ -303,6 +307,11 @@ fn text(problems: &[String], runs: &[Verified], paint: Paint) -> String {
         text.push('\n');
         for problem in &run.problems {
             let _ = writeln!(text, "  {problem}");
+        }
+        if let Some(reason) = &run.unrecorded {
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+            let _ =
+                writeln!(text, "  not damaged, but what stages changed was not recorded: {reason}");
         }
     }
     if text.is_empty() {

@@ -168,12 +168,79 @@ async fn a_provider_that_is_nearly_named() {
     let server = server(&["tiny"], vec![Response::text("ok")]).await;
     let project = project(&server, "", PROMPT);
     let run = project.run(&["run", "w.fabro", "--model", "lokal/tiny"]);
-    assert!(run.starts_with("exit 0"), "{run}");
-    let warning = "there is no provider `lokal`; asking local for a model `lokal/tiny` \
-                   (did you mean `local/tiny`?)";
-    assert!(run.contains(warning), "{run}");
+    assert!(run.starts_with("exit 2"), "{run}");
+    let refused = "`local` does not list the model `lokal/tiny`, and nothing else knows it";
+    assert!(run.contains(refused) && run.contains("did you mean `local/tiny`?"), "{run}");
     let other = project.run(&["run", "w.fabro", "--model", "qwen/tiny"]);
-    assert!(!other.contains("warning"), "{other}");
+    assert!(other.starts_with("exit 2") && other.contains("the server lists: tiny"), "{other}");
+    assert!(asked(&server).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_model_that_nothing_knows_is_refused_before_the_first_stage() {
+    const TYPO: &str =
+        "digraph W { start -> a -> exit; a [prompt=x, shape=tab, model=\"claude-sonet-4-5\"] }";
+    let server = server(&["tiny"], vec![Response::text("ok")]).await;
+    let refused = project(&server, "", TYPO);
+    let run = refused.run(&["run", "w.fabro"]);
+    assert!(run.starts_with("exit 2"), "{run}");
+    let message =
+        "`a`: `local` does not list the model `claude-sonet-4-5`, and nothing else knows it";
+    assert!(run.contains(message), "{run}");
+    assert!(run.contains("did you mean `claude-sonnet-4-5`? the server lists: tiny"), "{run}");
+    let checked = refused.run(&["validate", "w.fabro"]);
+    assert!(
+        checked.starts_with("exit 0") && checked.contains("warning[unknown-model]"),
+        "{checked}"
+    );
+    assert!(asked(&server).is_empty());
+    // The settings know it.
+    for settings in [
+        "[models.'claude-sonet-4-5']\ncontext_window = 8192\n",
+        "[run.model]\nname = 'claude-sonet-4-5'\n",
+    ] {
+        assert_eq!(project(&server, settings, TYPO).exit(&["run", "w.fabro"]), 0, "{settings}");
+    }
+    assert_eq!(asked(&server), ["claude-sonet-4-5", "claude-sonet-4-5"]);
+    // Without a list only the settings can.
+    let none = Response::bytes(404, "text/plain", "404 page not found").at("/v1/models");
+    let unlisted = Server::start(vec![none, Response::text("ok")]).await.unwrap();
+    let run = project(&unlisted, "", TYPO).run(&["run", "w.fabro"]);
+    assert!(run.starts_with("exit 2") && run.contains("does not list its models"), "{run}");
+    assert!(run.contains("describe the model as [models.\"claude-sonet-4-5\"]"), "{run}");
+    // What cannot be reached is no reason to refuse the name: the run pauses when the stage is reached.
+    drop(unlisted);
+    let gone = Project::with(&[
+        (
+            ".fabro/config.toml",
+            "_version = 1\n[providers.local]\nkind = 'openai-compatible'\nbase_url = 'http://127.0.0.1:1/v1'\n",
+        ),
+        ("w.fabro", TYPO),
+    ]);
+    let run = gone.run(&["run", "w.fabro", "--quiet"]);
+    assert!(run.starts_with("exit 3"), "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_server_of_this_machine_is_asked_without_a_proxy() {
+    let server = server(&["tiny"], vec![Response::text("ok")]).await;
+    let project = project(&server, "", PROMPT);
+    // Nothing listens there.
+    let with_proxy = |variable: &str| {
+        let mut command = project.command(&["run", "w.fabro", "--quiet"]);
+        command.env(variable, "http://user:secret@127.0.0.1:9").output().unwrap()
+    };
+    for variable in ["HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
+        let run = with_proxy(variable);
+        assert!(run.status.success(), "{variable}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+    let settings = "_version = 1\n[providers.far]\nkind = 'openai-compatible'\nbase_url = 'http://models.invalid/v1'\n[run.model]\nname = 'far/tiny'\n";
+    project.write(".fabro/config.toml", settings.as_bytes());
+    let far = with_proxy("http_proxy");
+    let text = String::from_utf8_lossy(&far.stderr);
+    assert_eq!(far.status.code(), Some(3), "{text}");
+    let named = "http://models.invalid/v1 cannot be reached through the proxy 127.0.0.1:9:";
+    assert!(text.contains(named) && !text.contains("secret"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -4,6 +4,7 @@
 
 mod agent_context;
 mod artifacts;
+mod beginner;
 mod check;
 mod collector;
 mod completion;
@@ -45,6 +46,7 @@ mod secrets;
 mod serve;
 mod serve_mcp;
 mod serve_mcp_http;
+mod serve_metrics;
 mod serve_pages;
 mod serve_security;
 mod serve_stages;
@@ -53,6 +55,7 @@ mod served;
 mod shown_commands;
 mod space;
 mod states;
+mod surroundings;
 mod terminal;
 mod threads;
 mod traces;

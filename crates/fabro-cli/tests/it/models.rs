@@ -97,7 +97,7 @@ async fn an_applied_compaction_has_a_price() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_limit_that_cannot_count_a_model_is_told_before_the_run() {
     let answers = (0..4).map(|_| Response::text("ok").usage(20, 2, 0)).collect();
-    let (project, _server) = project(answers, "").await;
+    let (project, _server) = project(answers, "[models.claude_next]\nprovider = 'local'\n").await;
     project.write(
         "w.fabro",
         br#"digraph W { graph [max_cost=1]
@@ -142,7 +142,8 @@ async fn costs_are_added_up_by_stage_model_and_kind() {
     let answers = [(1_000, 100, 400), (2_000, 50, 0), (10, 10, 0)];
     let answers =
         answers.map(|(input, output, cached)| Response::text("ok").usage(input, output, cached));
-    let (project, _server) = project(answers.into(), "").await;
+    let unpriced = "[models.unheard_of]\nprovider = 'local'\n";
+    let (project, _server) = project(answers.into(), unpriced).await;
     project.write(
         "w.fabro",
         br#"digraph W {

@@ -96,7 +96,9 @@ async fn a_refused_key_pauses_and_a_resume_asks_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_corrected_address_counts_when_it_is_asked_for() {
-    let source = "digraph { start; exit; a [prompt=x, shape=tab, model=m]; start -> a -> exit }";
+    // The one that the server lists.
+    let source =
+        "digraph { start; exit; a [prompt=x, shape=tab, model=default]; start -> a -> exit }";
     let project = Project::with(&[
         (".fabro/config.toml", &provider("http://127.0.0.1:1/v1")),
         ("w.fabro", source),
