@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::answer::{answered_text, resumed_text};
 use super::run_lines::gate_text;
+use crate::agent;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -64,6 +65,7 @@ pub async fn gates(args: &GatesArgs, global: &Global) -> anyhow::Result<Exit> {
     if is_terminal.contains(&false) {
         return Ok(Exit::SUCCEEDED);
     }
+    agent::refuse()?;
     answer_one(&gates, global).await
 }
 
@@ -155,7 +157,7 @@ async fn answer_one(gates: &[OpenGate], global: &Global) -> anyhow::Result<Exit>
     };
     let Some(choice) = asked(&terminal, &question).await? else { return Ok(Exit::SUCCEEDED) };
     let (store, run) = global.run_to_change(&open.run.to_string()).await?;
-    let by = AnsweredBy::new(os_user(), "terminal");
+    let by = AnsweredBy { process: agent::ancestry(), ..AnsweredBy::new(os_user(), "terminal") };
     let gate = fabro_run::answer(&store, run, Some(&open.name), &choice, by, None).await?;
     output::text(&answered_text(&gate))?;
     output::text(&resumed_text(&Arc::new(store), run, global).await?)?;
