@@ -81,6 +81,7 @@ impl RunFile {
             agent: self.config.agent.clone().resolved(self.dir(), home)?,
             on_unavailable: self.config.on_unavailable,
             retry_unavailable: self.config.retry_unavailable,
+            resume_threads: self.config.resume_threads,
             telemetry: TelemetrySettings::default(),
             webhooks: Vec::new(),
             sandbox: self.config.sandbox.clone().resolved(self.dir(), home),

@@ -37,6 +37,8 @@ pub struct RunConfig {
     pub on_unavailable: Option<OnUnavailable>,
     /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// `run.resume_threads`: conversations continue in the stages that start first after a resume.
+    pub resume_threads: Option<bool>,
     /// `run.execution`: how it is executed.
     pub execution: Execution,
     /// `run.sandbox`: what confines scripts and agents.
@@ -149,6 +151,7 @@ pub(crate) fn parse_as(
         agent: checked.take("/run/agent"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
+        resume_threads: checked.take("/run/resume_threads"),
         execution: Execution::take(&mut checked),
         sandbox: SandboxSettings::take(&mut checked),
         git: GitSettings::take(&mut checked),

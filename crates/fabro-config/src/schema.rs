@@ -150,6 +150,7 @@ const COMMON: &[Setting] = &[
     ("run.model.script_when", Word(&["no_provider", "always"])),
     ("run.on_unavailable", Word(&["pause", "fail"])),
     ("run.retry_unavailable", Duration),
+    ("run.resume_threads", Bool),
     ("run.hooks", Tables),
     ("run.hooks.name", String),
     ("run.hooks.id", String),

@@ -37,6 +37,8 @@ pub struct Settings {
     pub on_unavailable: Option<OnUnavailable>,
     /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// `run.resume_threads`: conversations continue in the stages that start first after a resume.
+    pub resume_threads: Option<bool>,
     /// `run.sandbox`: what confines scripts and agents. [`settings`] makes its paths absolute.
     pub sandbox: SandboxSettings,
     /// `run.hooks`: what is run or requested at events, the weakest settings first.
@@ -137,6 +139,7 @@ impl Settings {
             agent: self.agent.or(weaker.agent),
             on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
+            resume_threads: self.resume_threads.or(weaker.resume_threads),
             sandbox: self.sandbox.or(weaker.sandbox),
             hooks: joined(weaker.hooks, self.hooks),
             telemetry: self.telemetry.or(weaker.telemetry),
@@ -169,6 +172,7 @@ fn parse_with(
         agent: checked.take("/run/agent"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
+        resume_threads: checked.take("/run/resume_threads"),
         sandbox: SandboxSettings::take(&mut checked),
         hooks: checked.take("/run/hooks"),
         telemetry: checked.take("/telemetry"),

@@ -42,6 +42,8 @@ pub const FAN_IN_BEST_ID: &str = "parallel.fan_in.best_id";
 pub const FAN_IN_BEST_OUTCOME: &str = "parallel.fan_in.best_outcome";
 /// The commit of that branch, when it has one.
 pub const FAN_IN_BEST_HEAD_SHA: &str = "parallel.fan_in.best_head_sha";
+/// True where conversations continue in the stages that start first after a resume.
+pub const RESUME_THREADS: &str = "internal.resume_threads";
 /// The run's id.
 pub const RUN_ID: &str = "internal.run_id";
 /// The working directory.

@@ -40,6 +40,8 @@ pub struct ActiveStage {
     pub talked: bool,
     /// What that conversation cost so far.
     pub spent: Usage,
+    /// How many turns of a model the node had used before this visit.
+    pub turns_before: u32,
     /// The artifacts of all its attempts, as paths below the run's directory.
     pub artifacts: BTreeSet<Arc<str>>,
     /// Of a fan-out that goes through a list: the list, from its first attempt on.
@@ -74,6 +76,7 @@ impl ActiveStage {
             since_seq: 0,
             talked: false,
             spent: Usage::default(),
+            turns_before: 0,
             artifacts: BTreeSet::new(),
             for_each: None,
         }

@@ -17,6 +17,7 @@ use crate::for_each;
 use crate::inconsistent::Inconsistent;
 use crate::open_failures::{OpenFailure, OpenFailures, handles_failure};
 use crate::select::place_of;
+use crate::turns::{Turns, add_growth, take_most};
 
 /// One line of execution: the main line, or a branch of a fan-out.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +34,7 @@ pub struct Cursor {
     /// How many times each edge of a node with several was taken, by the node and the edge's place.
     pub taken: OrdMap<(Arc<str>, usize), u32>,
     /// How many model turns each node used.
-    pub turns: OrdMap<Arc<str>, u32>,
+    pub(crate) turns: Turns,
     /// The last end of each node that ended, with the rank of its first.
     pub ends: OrdMap<Arc<str>, NodeEnd>,
     /// How often each failure has left its node by a jump, by node and signature.
@@ -55,12 +56,10 @@ pub struct Cursor {
     pub updates: ContextPatch,
     /// The last answer given in this branch: a model's, or a command's output.
     pub response: Option<Arc<Value>>,
-    /// What this branch has made.
+    /// What the stages of this line have made.
     pub(crate) output: Output,
     /// The artifacts of its stages, of inner ones too; empty on the main line.
     pub(crate) artifacts: Vec<String>,
-    /// How many turns of a model script are for the elements of lists before this branch's own.
-    pub(crate) turns_before: u32,
     pub(crate) ranks: Ranks,
 }
 
@@ -77,8 +76,8 @@ pub(crate) fn last_failed<'r>(
     }))
 }
 
-/// The output of a branch: its last validated output, else its last response (or the outputs of a
-/// fan-out, or the context of a sub-workflow), else its last command output.
+/// The output of a line: its last validated output, else its last response (or the outputs of a fan-out, or the
+/// output of a sub-workflow), else its last command output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Output {
     pub(crate) value: Option<Arc<Value>>,
@@ -93,7 +92,6 @@ impl Output {
             (3, of_node(keys::OUTPUT_PREFIX)),
             (2, of_node(keys::RESPONSE_PREFIX)),
             (2, updates.get(keys::PARALLEL_OUTPUTS)),
-            (2, of_node(keys::CHILD_PREFIX)),
             (1, updates.get(keys::COMMAND_OUTPUT)),
         ];
         let made = made.into_iter().find_map(|(order, value)| Some((order, value?)));
@@ -230,6 +228,19 @@ impl Cursor {
         self.artifacts = Vec::new();
     }
 
+    /// Whether its conversations continue in the stage that starts first after a resume.
+    pub(crate) fn resumes_threads(&self) -> bool {
+        self.context.get(keys::RESUME_THREADS) == Some(&Value::Bool(true))
+    }
+
+    /// Whether the running stage would not continue the conversation of its thread after a resume. A stage in the
+    /// middle of its own conversation continues that.
+    pub(crate) fn leaves_thread(&self) -> bool {
+        let Position::Active(stage) = &self.position else { return false };
+        let would = stage.handler.is_llm() && stage.fidelity == Fidelity::Full && !stage.talked;
+        would && !self.resumes_threads()
+    }
+
     /// True for the branch of a fan-out.
     pub fn is_branch(&self) -> bool {
         !BranchPath::new(&self.branch).is_main()
@@ -244,10 +255,10 @@ impl Cursor {
     pub(crate) fn branch(&self, fan_out: &FanOut, place: usize) -> Self {
         let branch = &fan_out.branches[place];
         let mut context = self.context.clone();
-        let mut turns_before = self.turns_before;
+        let mut turns = self.turns.clone();
         if let Some(list) = &fan_out.for_each {
             for_each::enter(&mut context, list, place);
-            turns_before = turns_before.saturating_add(u32::try_from(place).unwrap_or(u32::MAX));
+            turns = turns.of_element(&fan_out.stage.node, place);
         }
         Self {
             branch: Arc::clone(&branch.name),
@@ -255,7 +266,7 @@ impl Cursor {
             history: self.history.clone(),
             visits: self.visits.clone(),
             taken: self.taken.clone(),
-            turns: self.turns.clone(),
+            turns,
             ends: self.ends.clone(),
             breaker: self.breaker.clone(),
             open_failures: self.open_failures.clone(),
@@ -275,19 +286,13 @@ impl Cursor {
             response: None,
             output: Output::default(),
             artifacts: Vec::new(),
-            turns_before,
             ranks: self.ranks.branch(place, fan_out.branches.len()),
         }
     }
 
-    /// How many model turns each node used, as the script of a model counts them for the stage that
-    /// runs: each element of a list has a turn of its own.
-    pub(crate) fn script_turns(&self) -> OrdMap<Arc<str>, u32> {
-        let mut turns = self.turns.clone();
-        if let Some(stage) = self.active().filter(|_| self.turns_before > 0) {
-            *turns.entry(Arc::clone(&stage.node)).or_default() += self.turns_before;
-        }
-        turns
+    /// What its stages have made: the last validated output, else the last response, else the last command output.
+    pub fn output(&self) -> Option<&Arc<Value>> {
+        self.output.value.as_ref()
     }
 
     /// The running stage, which may be a fan-out's.
@@ -376,6 +381,7 @@ impl Cursor {
             fidelity,
             thread_id,
             since_seq: event.seq,
+            turns_before: self.turns.of(&node),
             ..ActiveStage::new(node, handler)
         });
         Ok(())
@@ -431,8 +437,7 @@ impl Cursor {
     /// The turns of a sub-workflow were its own nodes': its log has them.
     fn count_turns(&mut self, node: &Arc<str>, handler: NodeKind, turns: u32) {
         if turns > 0 && handler != NodeKind::ManagerLoop {
-            let taken = self.turns.get(node).copied().unwrap_or_default();
-            self.turns.insert(Arc::clone(node), taken + turns);
+            self.turns.add(node, turns);
         }
     }
 
@@ -459,6 +464,7 @@ impl Cursor {
         self.context.set(keys::LAST_STAGE, Value::from(stage.node.as_ref()));
         let turns = outcome.usage.as_ref().map_or(0, Usage::requests);
         self.count_turns(&stage.node, stage.handler, turns);
+        self.output.take(&stage.node, &outcome.context_updates);
         if self.is_branch() {
             self.remember_for_join(&stage.node, outcome);
         }
@@ -554,7 +560,6 @@ impl Cursor {
             .get(&format!("{}{node}", keys::RESPONSE_PREFIX))
             .or_else(|| updates.get(keys::COMMAND_OUTPUT));
         self.response = response.cloned().or_else(|| self.response.take());
-        self.output.take(node, updates);
         self.artifacts.extend(outcome.artifacts.iter().chain(&outcome.inner_artifacts).cloned());
     }
 
@@ -602,25 +607,26 @@ impl Cursor {
         *self.breaker.entry(node).or_default().entry(signature).or_default() += 1;
     }
 
-    /// Adds what a branch did since the fan-out to what this line has done. The branches of a list make
-    /// the same visits, which count once.
+    /// Adds what a branch did since the fan-out to what this line has done. The branches of a list, which are
+    /// elements of a fan-out's node, make the same visits, which count once.
     pub(crate) fn absorb(
         &mut self,
         base: &Self,
         branch: &Self,
         keeps_failures: bool,
-        is_list: bool,
+        element: Option<(&Arc<str>, usize)>,
     ) {
         let open = &branch.open_failures;
         self.open_failures.absorb(&base.open_failures, open, keeps_failures);
         self.ranks.next =
             self.ranks.next.max(branch.ranks.last().saturating_add(self.ranks.stride));
-        if is_list {
+        if let Some((fan_out, index)) = element {
             take_most(&mut self.visits, &base.visits, &branch.visits);
+            self.turns.absorb_element(&base.turns, &branch.turns, fan_out, index);
         } else {
             add_growth(&mut self.visits, &base.visits, &branch.visits);
+            self.turns.absorb(&base.turns, &branch.turns);
         }
-        add_growth(&mut self.turns, &base.turns, &branch.turns);
         for item in base.ends.diff(&branch.ends) {
             if let DiffItem::Add(node, end) | DiffItem::Update { new: (node, end), .. } = item {
                 if end.status.is_good() {
@@ -633,34 +639,6 @@ impl Cursor {
                     self.ends.insert(Arc::clone(node), end.clone());
                 }
             }
-        }
-    }
-}
-
-/// Of each count that has grown the greater one.
-fn take_most(
-    into: &mut OrdMap<Arc<str>, u32>,
-    base: &OrdMap<Arc<str>, u32>,
-    branch: &OrdMap<Arc<str>, u32>,
-) {
-    for item in base.diff(branch) {
-        if let DiffItem::Add(node, count) | DiffItem::Update { new: (node, count), .. } = item {
-            let most = into.get(node).copied().unwrap_or_default().max(*count);
-            into.insert(Arc::clone(node), most);
-        }
-    }
-}
-
-fn add_growth(
-    into: &mut OrdMap<Arc<str>, u32>,
-    base: &OrdMap<Arc<str>, u32>,
-    branch: &OrdMap<Arc<str>, u32>,
-) {
-    for item in base.diff(branch) {
-        if let DiffItem::Add(node, count) | DiffItem::Update { new: (node, count), .. } = item {
-            let before = base.get(node).copied().unwrap_or_default();
-            let sum = into.get(node).copied().unwrap_or_default();
-            into.insert(Arc::clone(node), sum + count.saturating_sub(before));
         }
     }
 }

@@ -489,8 +489,9 @@ impl Driver {
                 self.suspended.insert(key, reason);
             }
             AttemptResult::Finished(finished) => match self.machine.unavailable(&key, &finished) {
-                Ok(Some(failure)) => {
-                    self.unavailable.insert(key, failure);
+                Ok(Some(stage)) => {
+                    self.machine.branch_waits(&key.branch, stage.failure.failure.clone());
+                    self.unavailable.insert(key, stage);
                 }
                 Ok(None) => self.decide(Input::Ended { branch: key.branch, finished }).await,
                 Err(error) => self.decide(Input::Abort { failure: error.into() }).await,

@@ -11,6 +11,7 @@ use fabro_plan::{ForEachSpec, ListSource, TextTemplate, Vars};
 use fabro_types::{BlobRef, BranchPath, excerpt};
 use serde_json::Value;
 
+use crate::list_text;
 use crate::select::{LookupError, SelectError, Values, find};
 
 /// What an element is in a dry run in which nothing makes the list.
@@ -104,9 +105,9 @@ impl ListQuery<'_> {
     fn elements(&self, value: Option<Value>) -> Result<Vec<Value>, String> {
         let holds = match value {
             Some(Value::Array(items)) => return Ok(items),
-            Some(Value::String(text)) => match of_text(&text) {
+            Some(Value::String(text)) => match list_text::elements(&text) {
                 Ok(items) => return Ok(items),
-                Err(holds) => holds.to_owned(),
+                Err(holds) => holds,
             },
             None => {
                 return Err(format!("{} has no value: no stage has written one", self.what()));
@@ -122,49 +123,6 @@ impl ListQuery<'_> {
     fn what(&self) -> String {
         format!("the list `{}` of `{}`", excerpt(self.spec.text.trim(), 100), self.node)
     }
-}
-
-/// The elements of a text: of a JSON array, which may be in a code block or at the end of the text as
-/// models write it; else its lines, JSON objects among them where every line is one. An error says
-/// what it holds instead.
-fn of_text(text: &str) -> Result<Vec<Value>, &'static str> {
-    let text = text.trim();
-    match serde_json::from_str::<Value>(text) {
-        Ok(Value::Array(items)) => return Ok(items),
-        Ok(Value::Object(_)) => return Err("a JSON object"),
-        // As a model writes it that reached its limit.
-        Err(error) if error.is_eof() && text.starts_with(['[', '{']) => {
-            return Err("JSON that is cut off");
-        }
-        _ => {}
-    }
-    if let Some(items) = in_code_block(text).or_else(|| at_the_end(text)) {
-        return Ok(items);
-    }
-    let lines: Vec<&str> =
-        text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty()).collect();
-    let objects: Option<Vec<Value>> =
-        lines.iter().map(|line| serde_json::from_str(line).ok().filter(Value::is_object)).collect();
-    Ok(objects.unwrap_or_else(|| lines.into_iter().map(Value::from).collect()))
-}
-
-/// The array in the last code block that is one.
-fn in_code_block(text: &str) -> Option<Vec<Value>> {
-    let mut blocks = text.split("```").skip(1).step_by(2).collect::<Vec<_>>().into_iter().rev();
-    blocks.find_map(|block| {
-        let body = block.split_once('\n').map_or(block, |(_, body)| body);
-        serde_json::from_str(body).ok()
-    })
-}
-
-/// The array that begins a line and ends the text.
-fn at_the_end(text: &str) -> Option<Vec<Value>> {
-    const TRIED: usize = 64;
-    if !text.ends_with(']') {
-        return None;
-    }
-    let starts = text.match_indices("\n[").map(|(at, _)| at + 1);
-    starts.take(TRIED).find_map(|at| serde_json::from_str(&text[at..]).ok())
 }
 
 /// The branches of a list. Of a long list, large elements go to `blobs`.
@@ -228,34 +186,5 @@ impl Vars for ListVars {
         }
         self.needs.lock().unwrap_or_else(PoisonError::into_inner).insert(blob);
         Err("it is not read yet".to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expect: &str) {
-        let found = of_text(text).map(|items| Value::Array(items).to_string());
-        assert_eq!(found.unwrap_or_else(str::to_owned), expect, "{text:?}");
-    }
-
-    #[test]
-    fn texts_have_elements() {
-        check(" [1, \"a\"]\n", r#"[1,"a"]"#);
-        check("a\r\n\n  b\n", r#"["a","  b"]"#);
-        check("", "[]");
-        check("[1,2,", "JSON that is cut off");
-        check("[\n  \"a\",\n  {\"b\"", "JSON that is cut off");
-        check("[x] done\n[ ] open", r#"["[x] done","[ ] open"]"#);
-        check("5", r#"["5"]"#);
-        check("{\"files\": [1]}", "a JSON object");
-        check("{\"a\": 1}\n{\"a\": 2}", r#"[{"a":1},{"a":2}]"#);
-        check("Here:\n```json\n[\"a\"]\n```\nDone.", r#"["a"]"#);
-        check("```\n[1]\n```", "[1]");
-        check("Here they are:\n[\"a\",\n \"b\"]", r#"["a","b"]"#);
-        check("[x] done\n[ ] open", r#"["[x] done","[ ] open"]"#);
-        check("one\n```\ntwo", r#"["one","```","two"]"#);
     }
 }

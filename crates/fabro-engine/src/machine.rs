@@ -9,7 +9,7 @@ use fabro_events::{
     Candidate, CompletedStage, EdgeChoice, Entry, Event, EventBody, Note, PauseReason, StageFailure,
 };
 use fabro_graph::{EdgeIx, NodeIx};
-use fabro_plan::NodeSpec;
+use fabro_plan::{Backend, NodeSpec};
 use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status, Usage};
 use serde_json::Value;
 
@@ -53,6 +53,8 @@ pub struct Machine {
     inconsistent: Option<Inconsistent>,
     /// A token limit in addition to the workflow's own; the lower one counts.
     pub(crate) max_tokens: Option<u64>,
+    /// Why branches wait for which no model or agent is available.
+    pub(crate) waiting_branches: BTreeMap<Arc<str>, Failure>,
 }
 
 impl Machine {
@@ -71,6 +73,7 @@ impl Machine {
             clock_set_ms: None,
             inconsistent: None,
             max_tokens: None,
+            waiting_branches: BTreeMap::new(),
         }
     }
 
@@ -78,6 +81,11 @@ impl Machine {
     #[must_use]
     pub fn with_max_tokens(self, max_tokens: Option<u64>) -> Self {
         Self { max_tokens, ..self }
+    }
+
+    /// No model or agent is available for a branch: it waits, and says why if its fan-out ends without it.
+    pub fn branch_waits(&mut self, branch: &Arc<str>, failure: Failure) {
+        self.waiting_branches.insert(Arc::clone(branch), failure);
     }
 
     /// The state, everything handled so far included.
@@ -149,7 +157,18 @@ impl Machine {
                 self.runnable_lines.push_back(Arc::from(MAIN));
             }
             Input::Resume { max_cost } => {
+                let lines: Vec<_> = self.state.cursors.values().cloned().collect();
                 self.emit(MAIN, EventBody::RunResumed { max_cost });
+                let plan = Arc::clone(&self.plan);
+                for line in lines.iter().filter(|line| line.leaves_thread()) {
+                    let Some(at) = line.active() else { continue };
+                    let node = plan
+                        .find(&at.node)
+                        .filter(|it| has_thread(line, it, at.thread_id.as_ref()));
+                    if let Some(node) = node {
+                        self.emit_for(&line.branch, node, at.visit, thread_left());
+                    }
+                }
                 self.runnable_lines.extend(self.state.cursors.keys().cloned());
             }
             // A stage or a timer may end after its branch was canceled: where the branch is no longer
@@ -295,9 +314,11 @@ impl Machine {
         let cursor = self.cursor(branch)?;
         let edge = via.and_then(|via| self.edge(&via, &node.id));
         let (mut fidelity, thread_id) = self.plan.fidelity(edge, node);
+        let mut leaves_thread = false;
         if cursor.degrade && fidelity == Fidelity::Full {
             // It still is part of the conversation, for the stages after it.
             fidelity = Fidelity::SummaryHigh;
+            leaves_thread = has_thread(cursor, node, thread_id.as_ref());
         }
         let visit = cursor.visits_of(&node.id) + 1;
         let body = EventBody::StageStarted {
@@ -307,6 +328,9 @@ impl Machine {
             thread_id,
         };
         self.emit_for(branch, node, visit, body);
+        if leaves_thread {
+            self.emit_for(branch, node, visit, thread_left());
+        }
         Ok(visit)
     }
 
@@ -536,6 +560,19 @@ impl Machine {
         }
         self.commit.events.push(event);
     }
+}
+
+/// Whether a stage would continue a conversation: an earlier stage of the line had one on this thread.
+fn has_thread(line: &Cursor, node: &NodeSpec, thread: Option<&Arc<str>>) -> bool {
+    let is_api = node.llm().is_some_and(|llm| llm.backend == Backend::Api);
+    is_api && line.history.iter().any(|it| thread.is_some() && it.thread_id.as_ref() == thread)
+}
+
+/// Says that a stage does not see the conversation of its thread.
+fn thread_left() -> EventBody {
+    let message = "the first stage after a resume sees summary:high instead of fidelity=full; \
+                   [run] resume_threads = true keeps the conversation of its thread";
+    EventBody::AgentWarning { kind: "thread".to_owned(), message: message.to_owned(), window: None }
 }
 
 fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entry {

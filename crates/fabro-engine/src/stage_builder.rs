@@ -78,7 +78,7 @@ impl Machine {
             context: cursor.context.clone(),
             history: cursor.history.clone(),
             failures_before: if is_gate { cursor.failures_before() } else { Vec::new() },
-            turns: cursor.script_turns(),
+            turns: cursor.turns.counts().clone(),
             rewound_seq: state.rewound_seq,
             budget: self.budget(),
             tokens_left: self.tokens_left(),

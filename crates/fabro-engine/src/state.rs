@@ -347,13 +347,14 @@ impl RunState {
         self.max_cost = max_cost.or(self.max_cost);
         self.tokens_lifted |= max_cost.is_some();
         for cursor in self.cursors.values_mut() {
+            if cursor.resumes_threads() {
+                continue;
+            }
             cursor.degrade = true;
+            let leaves = cursor.leaves_thread();
             // A gate that was asked still waits; it is the model stage after it that starts first.
-            // A stage in the middle of a conversation continues it.
             if let Position::Active(stage) = &mut cursor.position
-                && !stage.talked
-                && stage.handler.is_llm()
-                && stage.fidelity == Fidelity::Full
+                && leaves
             {
                 stage.fidelity = Fidelity::SummaryHigh;
                 cursor.degrade = false;
@@ -455,7 +456,7 @@ impl RunState {
         if succeeded {
             merged.open_failures.remove_under(&fan.stage.node);
         }
-        for branch in &fan.branches {
+        for (index, branch) in fan.branches.iter().enumerate() {
             let ended = self.ended.remove(&branch.name);
             if let Some(mut cursor) = ended.or_else(|| self.cursors.remove(&branch.name)) {
                 if let Position::Active(stage) = &cursor.position {
@@ -463,7 +464,8 @@ impl RunState {
                     cursor.canceled(&stage);
                 }
                 let good = branch.end.as_ref().is_some_and(|end| end.status.is_good());
-                merged.absorb(&base, &cursor, good || !succeeded, fan.for_each.is_some());
+                let element = fan.for_each.as_ref().map(|_| (&fan.stage.node, index));
+                merged.absorb(&base, &cursor, good || !succeeded, element);
                 // The response of a branch is also that of the best of its own branches.
                 if merged.is_branch() && good && merged.response == base.response {
                     merged.response = cursor.response.or(merged.response);

@@ -450,7 +450,7 @@ impl Machine {
         for name in open {
             let body = EventBody::BranchCompleted {
                 status: Status::Skipped,
-                failure: result.as_ref().err().cloned(),
+                failure: result.as_ref().err().or(self.waiting_branches.get(&name)).cloned(),
                 canceled: true,
                 candidates: Vec::new(),
             };

@@ -37,5 +37,5 @@ pub use answer::{GateAnswer, NoMatch, match_answer};
 pub use fabro_events::{default_option, gate_options as options};
 pub use fabro_types::{accelerator, strip_accelerator};
 pub use interviewer::{AskError, AutoApprove, Chain, Interviewer, Question, Reply, Unavailable};
-pub use queue::{AnswersError, QueueInterviewer};
+pub use queue::{AnswersError, GateVisit, QueueInterviewer};
 pub use shown::shown_lines;

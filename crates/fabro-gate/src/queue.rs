@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use fabro_types::BranchPath;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use crate::{AskError, Interviewer, Question, Reply};
@@ -26,11 +27,12 @@ use crate::{AskError, Interviewer, Question, Reply};
 /// ```
 #[derive(Debug, Default)]
 pub struct QueueInterviewer {
-    answers: Mutex<BTreeMap<String, VecDeque<String>>>,
+    answers: Mutex<Answers>,
 }
 
 impl QueueInterviewer {
-    /// Reads an object of lists by node: `{"review": ["A", "free text"]}`.
+    /// Reads an object of lists by gate: `{"review": ["A", "free text"]}`, or by the gate of one element of a list
+    /// (`review[1]`), or of one visit (`each@1/work[1]/review@1`). The most specific list counts.
     ///
     /// # Errors
     ///
@@ -51,20 +53,48 @@ impl QueueInterviewer {
     /// The source of its answers, as the log has it.
     pub const SOURCE: &str = "answers";
 
-    /// Skips the first `count` answers of a gate: those used by an earlier driver of the run.
-    pub fn skip(&self, node: &str, count: usize) {
+    /// Skips the first `count` answers of a gate on a branch: those used by an earlier driver of the run.
+    pub fn skip(&self, gate: &GateVisit, count: usize) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(list) = answers.get_mut(node) {
+        if let Some(list) = list_of(&mut answers, gate) {
             list.drain(..count.min(list.len()));
         }
     }
+}
+
+/// A visit of a gate: which list of answers is used depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GateVisit {
+    /// Its node.
+    pub node: Arc<str>,
+    /// Which visit of it, from 1.
+    pub visit: u32,
+    /// The branch it is asked in; `None` on the main line.
+    pub branch: Option<Arc<str>>,
+}
+
+impl GateVisit {
+    /// The names under which answers for it may be listed, the most specific first, as `review[1]` before `review`.
+    pub fn names(&self) -> Vec<String> {
+        let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
+        branch.stage_names(&self.node, self.visit)
+    }
+}
+
+type Answers = BTreeMap<String, VecDeque<String>>;
+
+fn list_of<'l>(lists: &'l mut Answers, gate: &GateVisit) -> Option<&'l mut VecDeque<String>> {
+    let name = gate.names().into_iter().find(|name| lists.contains_key(name))?;
+    lists.get_mut(&name)
 }
 
 #[async_trait]
 impl Interviewer for QueueInterviewer {
     async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = answers.get_mut(&*question.node).and_then(VecDeque::pop_front);
+        let Question { node, visit, branch, .. } = question;
+        let gate = GateVisit { node: node.clone(), visit: *visit, branch: branch.clone() };
+        let next = list_of(&mut answers, &gate).and_then(VecDeque::pop_front);
         Ok(next.map_or(Reply::Unavailable, |text| Reply::Answer { text, source: Self::SOURCE }))
     }
 }
@@ -82,7 +112,7 @@ pub struct AnswersError {
     pub message: String,
 }
 
-struct Lists(BTreeMap<String, VecDeque<String>>);
+struct Lists(Answers);
 
 impl<'de> Deserialize<'de> for Lists {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -93,7 +123,7 @@ impl<'de> Deserialize<'de> for Lists {
 struct ListsVisitor;
 
 impl<'de> Visitor<'de> for ListsVisitor {
-    type Value = BTreeMap<String, VecDeque<String>>;
+    type Value = Answers;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"an object of answers by node, as {"review": ["A", "free text"]}"#)
@@ -136,6 +166,34 @@ mod tests {
         line 1, column 13: `a` is listed twice: put all its answers into one list
         line 1, column 7: invalid type: sequence, expected a string
         "#);
+    }
+
+    #[tokio::test]
+    async fn the_gate_of_an_element_has_its_own_list() {
+        let lists = r#"{"ask": ["1", "2"], "ask[1]": ["x", "y"], "each@2/work[1]/ask@2": ["z"]}"#;
+        let answers = QueueInterviewer::from_json(lists).unwrap();
+        let gate = |branch: &str, visit| GateVisit {
+            node: "ask".into(),
+            visit,
+            branch: Some(branch).filter(|branch| !branch.is_empty()).map(Arc::from),
+        };
+        answers.skip(&gate("each@1/work[1]", 1), 1);
+        let mut answered = Vec::new();
+        for (branch, visit) in [
+            ("each@1/work[0]", 1),
+            ("each@1/work[1]", 1),
+            ("each@1/work[1]", 1),
+            ("each@2/work[1]", 2),
+            ("", 3),
+        ] {
+            let GateVisit { node, visit, branch } = gate(branch, visit);
+            let question = Question { node, visit, branch, ..Question::default() };
+            answered.push(match answers.ask(&question).await.unwrap() {
+                Reply::Answer { text, .. } => text,
+                Reply::Unavailable => "-".to_owned(),
+            });
+        }
+        assert_eq!(answered, ["1", "y", "-", "z", "2"]);
     }
 
     #[tokio::test]

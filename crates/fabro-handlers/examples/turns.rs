@@ -123,7 +123,7 @@ async fn run(
     let handler = Registry::new(Services {
         exec: None,
         env: Vec::new(),
-        models: Arc::new(move |_, _| Arc::clone(&worker) as _),
+        models: Arc::new(move |_| Arc::clone(&worker) as _),
         defaults: ModelDefaults::default(),
         agents: Agents { toolbox: Arc::new(OneTool), ..Agents::default() },
         interviewer: Arc::new(AutoApprove),

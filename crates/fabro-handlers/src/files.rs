@@ -304,7 +304,7 @@ pub(crate) enum AgentFileError {
     Unreadable(#[from] io::Error),
 }
 
-/// The text of a plain file, bytes that are not UTF-8 replaced; `None` when there is none.
+/// The text of a plain file, in UTF-8 or UTF-16, bytes that are neither replaced; `None` when there is none.
 pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, AgentFileError> {
     let about = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -317,5 +317,40 @@ pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, Ag
     if bytes > limit {
         return Err(AgentFileError::TooLarge { bytes, limit });
     }
-    Ok(Some(String::from_utf8_lossy(&fs::read(path)?).into_owned()))
+    Ok(Some(decoded(&fs::read(path)?)))
+}
+
+/// The text of bytes, without a byte order mark. UTF-16, as a shell of Windows writes it, is known by its mark, or by the
+/// zero byte of its first character.
+fn decoded(bytes: &[u8]) -> String {
+    let units = |read: fn([u8; 2]) -> u16| {
+        let pairs = bytes.chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
+        String::from_utf16_lossy(&pairs.collect::<Vec<u16>>())
+    };
+    let text = match bytes {
+        [0xff, 0xfe, ..] | [1..=0x7f, 0, ..] => units(u16::from_le_bytes),
+        [0xfe, 0xff, ..] | [0, 1..=0x7f, ..] => units(u16::from_be_bytes),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    };
+    text.trim_start_matches('\u{feff}').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn a_status_may_be_utf_16() {
+        let status = "{\"outcome\": \"failed\", \"failure_reason\": \"größer\"}";
+        let utf_16 = |read: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
+            format!("{mark}{status}").encode_utf16().flat_map(read).collect()
+        };
+        for mark in ["", "\u{feff}"] {
+            assert_eq!(decoded(&utf_16(u16::to_le_bytes, mark)), status);
+            assert_eq!(decoded(&utf_16(u16::to_be_bytes, mark)), status);
+            assert_eq!(decoded(format!("{mark}{status}").as_bytes()), status);
+        }
+        assert_eq!(decoded(b"a\xff"), "a\u{fffd}");
+        assert_eq!(decoded(b""), "");
+    }
 }

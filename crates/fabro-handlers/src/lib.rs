@@ -57,6 +57,7 @@ mod children;
 mod command;
 mod common;
 mod dry;
+mod element;
 mod fan_in;
 mod files;
 mod human;
@@ -80,7 +81,7 @@ pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
 pub use human::{Gate, GateChoice, HumanHandler};
 pub use llm::{
-    AgentFiles, FanIn, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply,
+    AgentFile, AgentFiles, FanIn, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply,
     StageRequest, compaction_policy, interpret, interpret_simulated, invalid_outcome,
     offload_notes, price_by,
 };

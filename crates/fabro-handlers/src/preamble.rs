@@ -22,6 +22,7 @@ use crate::agents::Agents;
 use crate::artifacts::shown_files;
 use crate::blobs::{local_path, value_path};
 use crate::common::{failed, text_in};
+use crate::element::LeftOut;
 
 /// Output of more bytes than this is shown as its path.
 const INLINE: u64 = 102_400;
@@ -105,6 +106,8 @@ struct Source {
     plan: Arc<Plan>,
     context: Context,
     history: Vector<Arc<StageRecord>>,
+    /// Of a stage for an element of a list.
+    left_out: LeftOut,
     run_dir: PathBuf,
     store: Arc<dyn Store>,
     /// The first value that could not be read, or of which no file could be written.
@@ -123,6 +126,7 @@ impl Source {
             plan: Arc::clone(&stage.plan),
             context: stage.context.clone(),
             history: stage.history.clone(),
+            left_out: LeftOut::of(stage),
             run_dir: stage.run_dir.clone(),
             store: Arc::clone(&stage.store),
             unreadable: OnceLock::new(),
@@ -155,8 +159,10 @@ impl Source {
             shown
         });
         // A large value gets a file only if the preamble names it.
-        let is_shown =
-            |key: &str| shows_key(key) && (fan_out.is_none() || key != keys::PARALLEL_RESULTS);
+        let is_shown = |key: &str| {
+            let is_joined = fan_out.is_some() && key == keys::PARALLEL_RESULTS;
+            shows_key(key) && !is_joined && self.left_out.shows(key)
+        };
         let shown = self.context.iter().filter(|(key, _)| is_shown(key));
         let context = shown.map(|(key, value)| (key.to_owned(), self.shown(key, value)));
         let parent = self.context.get(crate::PARENT_PREAMBLE);
@@ -205,7 +211,11 @@ impl Source {
         fabro_preamble::Stage {
             visit: record.visit,
             word: outcome.word.clone(),
-            detail: self.detail(record),
+            detail: if self.left_out.is_list(record) {
+                without_list(self.detail(record))
+            } else {
+                self.detail(record)
+            },
             notes: outcome.notes.clone(),
             failure: outcome.failure.as_ref().map(|failure| failure.message.clone()),
             preferred_label: outcome.preferred_label.clone(),
@@ -314,6 +324,21 @@ impl Source {
 
     fn path(&self, blob: &BlobRef) -> String {
         local_path(&self.run_dir, &*self.store, blob).unwrap_or_else(|error| self.fails(&error))
+    }
+}
+
+/// What a stage did that made a list, of which the reader has one element.
+fn without_list(detail: Detail) -> Detail {
+    let list = || Output::Omitted("the list, of which this stage has one element".to_owned());
+    match detail {
+        Detail::Command { script, stderr, exit_code, .. } => {
+            Detail::Command { script, stdout: list(), stderr, exit_code }
+        }
+        Detail::Llm { model, input_tokens, output_tokens, .. } => {
+            Detail::Llm { model, input_tokens, output_tokens, response: list() }
+        }
+        Detail::Human { question, answer, .. } => Detail::Human { question, answer, text: None },
+        Detail::Parallel { .. } | Detail::Other => Detail::Other,
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use async_trait::async_trait;
 use fabro_engine::checkpoint::effective;
 use fabro_engine::{
-    ActiveStage, Batch, BlobStore, Clock, Condition, Context, Handler, Input, InputSpec, Machine,
-    ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState, Stage,
-    StageEnd, Store, StoreError, World, begin, cancel, drive, keys, read_all,
+    ActiveStage, Batch, BlobStore, Clock, Condition, Context, Cursor, Handler, Input, InputSpec,
+    Machine, ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState,
+    Stage, StageEnd, Store, StoreError, World, begin, cancel, drive, keys, read_all,
 };
 use fabro_events::{
     EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
@@ -319,10 +319,19 @@ impl Child {
         };
         let key = format!("{}{}", keys::CHILD_PREFIX, stage.at.node);
         outcome = outcome.with_update(key, context.unwrap_or_default());
+        if let Some(output) = run.main().and_then(output_of) {
+            let key = format!("{}{}", keys::RESPONSE_PREFIX, stage.at.node);
+            outcome.context_updates.insert(key, output);
+        }
         outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
         outcome.inner_artifacts = artifacts(self.id, &events);
         Ok(outcome.into())
     }
+}
+
+/// What a sub-workflow has made: the value that it gave as `output`, else what its stages have made.
+fn output_of(main: &Cursor) -> Option<Arc<Value>> {
+    main.context.get_shared("output").or_else(|| main.output().cloned())
 }
 
 /// The outcome of a stage whose sub-workflow came to its end; partially succeeded, if there nothing
@@ -453,6 +462,9 @@ pub(crate) async fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> 
 /// What the child's context has from its parent: what happened there, and where the workflow is.
 async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch, Failure> {
     let mut context = ContextPatch::new();
+    if let Some(resumes) = stage.context.get_shared(keys::RESUME_THREADS) {
+        context.insert(keys::RESUME_THREADS.to_owned(), resumes);
+    }
     // The child cannot take part in a conversation of its parent.
     let fidelity = match stage.at.fidelity {
         Fidelity::Full => Fidelity::SummaryHigh,

@@ -65,7 +65,7 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
     let handler = Registry::new(Services {
         exec: None,
         env: Vec::new(),
-        models: Arc::new(move |node, taken| Arc::new(script.model(node, taken))),
+        models: Arc::new(move |stage| Arc::new(script.model_of(stage))),
         defaults: ModelDefaults::default(),
         agents: Agents::default(),
         interviewer: Arc::new(AutoApprove),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_events::{Event, EventBody, ParentStage};
-use fabro_types::{Costs, RunId, Usage};
+use fabro_types::{BranchPath, Costs, MAX_SUB_WORKFLOW_DEPTH, RunId, Usage};
 use serde::Serialize;
 
 use crate::StageKey;
@@ -37,6 +37,9 @@ pub struct StageCost {
     pub run: String,
     /// `BRANCH/NODE@VISIT`.
     pub stage: String,
+    /// The elements of lists that its sub-workflow is for, the outermost first, as `[3]`; empty for none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub elements: String,
     /// What it spent.
     #[serde(flatten)]
     pub spent: Spent,
@@ -132,6 +135,8 @@ fn rounded(dollars: f64) -> f64 {
 pub struct CostSum {
     /// Stages that a sub-workflow ran for: its own log has what they spent.
     held: BTreeMap<(RunId, Arc<str>, u32), Vec<ParentStage>>,
+    /// The stages that sub-workflows belong to.
+    parents: BTreeMap<RunId, ParentStage>,
     runs: Vec<(RunId, Usage)>,
     stages: Vec<(RunId, StageKey, Usage)>,
     models: BTreeMap<Option<String>, Usage>,
@@ -153,6 +158,8 @@ impl CostSum {
 
     /// The same by folds of these logs.
     pub fn add_folds(&mut self, run: RunId, folds: Vec<CostFold>, is_free: &dyn Fn(&str) -> bool) {
+        let parents = folds.iter().filter_map(|fold| Some((fold.run?, fold.parent.as_ref()?)));
+        self.parents.extend(parents.map(|(run, parent)| (run, parent.clone())));
         for parent in folds.iter().filter_map(|fold| fold.parent.as_ref()) {
             let stage = (parent.run_id, Arc::clone(&parent.node_id), parent.visit);
             self.held.entry(stage).or_default().push(parent.clone());
@@ -210,6 +217,10 @@ impl CostSum {
         let stage = |(run, key, usage): (RunId, StageKey, Usage)| StageCost {
             run: run.to_string(),
             stage: key.full_name(),
+            elements: self
+                .parents
+                .get(&run)
+                .map_or_else(String::new, |it| elements(&self.parents, it)),
             spent: Spent::of(&usage),
         };
         let model =
@@ -221,6 +232,19 @@ impl CostSum {
             models: models.into_iter().map(model).collect(),
         }
     }
+}
+
+/// The elements of lists that the sub-workflow of a stage is for.
+fn elements(parents: &BTreeMap<RunId, ParentStage>, parent: &ParentStage) -> String {
+    let mut all = String::new();
+    let mut next = Some(parent);
+    for _ in 0..=MAX_SUB_WORKFLOW_DEPTH {
+        let Some(parent) = next else { break };
+        let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
+        all.insert_str(0, &branch.elements());
+        next = parents.get(&parent.run_id);
+    }
+    all
 }
 
 /// What one log says about costs, as a fold over all of its events, those included that a rewind took back. It

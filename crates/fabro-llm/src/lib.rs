@@ -57,7 +57,8 @@ pub use fabro_types::{
 };
 pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 pub use model::{
-    Model, ModelSource, Part, Reply, Request, StopReason, TurnCounts, collect, complete,
+    AskingStage, Model, ModelSource, Part, Reply, Request, StopReason, TurnCounts, collect,
+    complete,
 };
 #[cfg(all(fuzzing, feature = "providers"))]
 pub use providers::fuzzing;

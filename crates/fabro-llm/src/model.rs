@@ -4,7 +4,7 @@ use std::sync::Arc;
 #[cfg(feature = "providers")]
 use std::sync::{Mutex, PoisonError};
 
-use fabro_types::Usage;
+use fabro_types::{BranchPath, Usage};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use imbl::OrdMap;
@@ -43,9 +43,31 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 /// How many turns each node of a workflow has had, failed ones included.
 pub type TurnCounts = OrdMap<Arc<str>, u32>;
 
-/// Gives each stage of a workflow its model, from the node and the turns that were taken before.
-/// Real models are the same for all stages; scripted and simulated ones are not.
-pub type ModelSource = Arc<dyn Fn(&str, &TurnCounts) -> Arc<dyn Model> + Send + Sync>;
+/// The stage of a workflow that asks a model, and the turns that were taken before.
+#[derive(Clone, Copy, Debug)]
+pub struct AskingStage<'a> {
+    /// Its node.
+    pub node: &'a str,
+    /// The branch that it is on.
+    pub branch: BranchPath<'a>,
+    /// Which visit of the node, from 1.
+    pub visit: u32,
+    /// The turns of each node on its line.
+    pub taken: &'a TurnCounts,
+    /// The turns of its own node before this visit.
+    pub taken_before_visit: u32,
+}
+
+impl<'a> AskingStage<'a> {
+    /// The first visit of a node, on the main line.
+    pub fn new(node: &'a str, taken: &'a TurnCounts) -> Self {
+        Self { node, branch: BranchPath::MAIN, visit: 1, taken, taken_before_visit: 0 }
+    }
+}
+
+/// Gives each stage of a workflow its model. Real models are the same for all stages; scripted and simulated
+/// ones are not.
+pub type ModelSource = Arc<dyn Fn(&AskingStage<'_>) -> Arc<dyn Model> + Send + Sync>;
 
 /// A request for one turn.
 #[derive(Clone, Debug, PartialEq)]

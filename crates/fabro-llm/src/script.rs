@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_types::Usage;
+use fabro_types::{Usage, stage_node};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -30,8 +30,8 @@ pub struct ScriptError {
 
 /// The turns that take the place of a model's answers, by node.
 ///
-/// A script is a JSON object with a list of turns for each node, and under `*` one for all other
-/// nodes. A turn has `text`, `tool_calls` (each with `name` and `arguments`) or both; or an `error`:
+/// A script is a JSON object with a list of turns for each node, element of a list (`work[1]`) or stage
+/// (`each@1/work[1]/check@1`), and under `*` one for all other nodes. A turn has `text`, `tool_calls` (each with `name` and `arguments`) or both; or an `error`:
 /// `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `unknown_model`, `context_overflow`,
 /// `content_filter`, `invalid_request`, `broken_stream`, `unusable_answer` or `too_large`, with `retry_after_s` if
 /// wanted. Any of them can have `delay_ms` and `usage` (`input_tokens`, `output_tokens`,
@@ -65,13 +65,14 @@ pub(crate) struct ScriptedCall {
 }
 
 impl Script {
-    /// Whether there are turns for this node: its own, or those for all nodes.
+    /// Whether there are turns for this node, or for some stages of it: its own, or those for all nodes.
     pub fn has_turns(&self, node: &str) -> bool {
-        self.by_node.contains_key(node) || self.any.is_some()
+        self.any.is_some() || self.names().any(|name| stage_node(name) == node)
     }
 
-    /// The nodes that have a list of their own.
-    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+    /// The names of stages that have a list of their own: of a node, as `work`, of an element, as `work[1]`, or of one
+    /// stage, as `each@1/work[1]/check@1`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_node.keys().map(String::as_str)
     }
 

@@ -7,7 +7,9 @@ use futures_util::stream::{self, BoxStream};
 use serde_json::Value;
 
 use crate::script::{Script, ScriptedCall, ScriptedResult, ScriptedTurn};
-use crate::{ErrorKind, Model, ModelError, Part, Request, StopReason, ToolCall, TurnCounts};
+use crate::{
+    AskingStage, ErrorKind, Model, ModelError, Part, Request, StopReason, ToolCall, TurnCounts,
+};
 
 /// Plays the turns of a [`Script`] for one stage instead of asking a model.
 ///
@@ -21,19 +23,37 @@ pub struct ScriptedModel {
 }
 
 impl Script {
-    /// The model of a stage of this node, where `taken` are the turns of the stages before. A node
+    /// The model of a stage on the main line, where `taken` are the turns of the stages before. A node
     /// with its own list begins after its own turns; the nodes without one share the list under `*`,
     /// so such a node begins after the turns that all of them have taken.
     pub fn model(&self, node: &str, taken: &TurnCounts) -> ScriptedModel {
-        let own = self.by_node.get(node);
-        let turns = own.or(self.any.as_ref()).cloned().unwrap_or_default();
-        let is_in_list = |other: &str| match own {
-            Some(_) => other == node,
-            None => !self.by_node.contains_key(other),
+        self.model_of(&AskingStage::new(node, taken))
+    }
+
+    /// The model of a stage on any line. A list may be for one of the [names](fabro_types::BranchPath::stage_names) of
+    /// the stage, such as `work[1]` or `each@1/work[1]/work@1`: the most specific one counts. A list for one visit of
+    /// a node begins with that visit.
+    pub fn model_of(&self, stage: &AskingStage<'_>) -> ScriptedModel {
+        let names = stage.branch.stage_names(stage.node, stage.visit);
+        let own = names.iter().find_map(|name| Some((name, self.by_node.get(name)?)));
+        let taken = |node: &str| stage.taken.get(node).copied().unwrap_or_default();
+        let (turns, next) = match own {
+            Some((name, turns)) => {
+                let before = if name.ends_with(&format!("@{}", stage.visit)) {
+                    stage.taken_before_visit
+                } else {
+                    0
+                };
+                (Arc::clone(turns), taken(stage.node).saturating_sub(before) as usize)
+            }
+            None => {
+                let others =
+                    stage.taken.iter().filter(|(node, _)| !self.by_node.contains_key(&***node));
+                let next = others.map(|(_, turns)| *turns as usize).sum();
+                (self.any.clone().unwrap_or_default(), next)
+            }
         };
-        let taken = taken.iter().filter(|(other, _)| is_in_list(other));
-        let next = taken.map(|(_, turns)| *turns as usize).sum::<usize>().into();
-        ScriptedModel { node: node.into(), turns, next }
+        ScriptedModel { node: stage.node.into(), turns, next: next.into() }
     }
 }
 
@@ -139,6 +159,33 @@ mod tests {
         check(SCRIPT, "c", &[("b", 1), ("plan", 5)], "a1").await;
         check(SCRIPT, "b", &[("b", 1), ("c", 1), ("plan", 5)], "a2").await;
         check(SCRIPT, "d", &[("b", u32::MAX), ("c", u32::MAX)], "a3").await;
+    }
+
+    #[tokio::test]
+    async fn the_most_specific_list_counts() {
+        let script = r#"{
+            "work": [{"text": "w0"}, {"text": "w1"}],
+            "work[1]": [{"text": "x0"}, {"text": "x1"}],
+            "each@2/work[1]/work@2": [{"text": "y0"}, {"text": "y1"}],
+            "check[0]": [{"text": "c0"}]
+        }"#;
+        let script = Script::from_json(script).unwrap();
+        let text = async |node: &str, branch: &str, visit: u32, taken: u32, before: u32| {
+            let taken = TurnCounts::unit(node.into(), taken);
+            let branch = fabro_types::BranchPath::new(branch);
+            let stage =
+                AskingStage { node, branch, visit, taken: &taken, taken_before_visit: before };
+            let answer = complete(&script.model_of(&stage), request()).await;
+            answer.map_or_else(|error| error.kind.to_string(), |reply| reply.text())
+        };
+        assert_eq!(text("work", "", 1, 0, 0).await, "w0");
+        assert_eq!(text("work", "each@1/work[0]", 1, 1, 0).await, "w1");
+        assert_eq!(text("work", "each@1/work[1]", 1, 0, 0).await, "x0");
+        assert_eq!(text("work", "each@1/work[1]", 1, 1, 0).await, "x1");
+        assert_eq!(text("work", "each@2/work[1]", 2, 2, 2).await, "y0");
+        assert_eq!(text("work", "each@2/work[1]", 2, 3, 2).await, "y1");
+        assert_eq!(text("check", "each@1/work[0]", 1, 0, 0).await, "c0");
+        assert_ne!(text("check", "each@1/work[1]", 1, 0, 0).await, "c0");
     }
 
     #[tokio::test]

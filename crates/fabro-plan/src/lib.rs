@@ -38,6 +38,7 @@
 
 mod attribute_text;
 mod compiled;
+mod element;
 mod for_each;
 mod lower;
 mod spec;
@@ -52,6 +53,7 @@ use fabro_types::{Fidelity, NodeKind, OnUnavailable, Severity};
 
 pub use attribute_text::{AttributeText, attribute_error};
 pub use compiled::{Compiled, TextPlace};
+pub use element::{branch_nodes, reads_element};
 pub use fabro_events::{GateOption, QuestionType, default_option, gate_options};
 pub use fabro_template::{Mode, RenderError, Vars};
 pub use lower::Specs;

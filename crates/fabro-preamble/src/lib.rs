@@ -326,6 +326,8 @@ pub enum Output {
     Text(String),
     /// The path of the file that holds it.
     File(String),
+    /// What it is, where it is left out.
+    Omitted(String),
     /// There is none.
     #[default]
     None,

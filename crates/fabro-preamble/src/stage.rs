@@ -192,6 +192,7 @@ impl Items {
     fn command_output(&mut self, label: &str, output: &Output) {
         match output {
             Output::File(path) => self.item(label, &format!("See: {}", one_line(path, 1_024))),
+            Output::Omitted(what) => self.item(label, &format!("({})", one_line(what, 200))),
             Output::Text(text) if !text.trim().is_empty() => {
                 let shown = last_lines(text, output_lines(self.fidelity));
                 self.field(label, Shape::Fence(Keep::Last), &shown, text);
@@ -241,7 +242,7 @@ impl Items {
 fn is_empty(output: &Output) -> bool {
     match output {
         Output::Text(text) => text.trim().is_empty(),
-        Output::File(_) => false,
+        Output::File(_) | Output::Omitted(_) => false,
         Output::None => true,
     }
 }

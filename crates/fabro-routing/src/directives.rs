@@ -5,7 +5,8 @@ use fabro_types::{ContextPatch, Status, parse_json};
 use serde_json::Value;
 
 use crate::explain::kind;
-use crate::json_objects;
+use crate::objects::candidates;
+use crate::parse::{line_and_column, parse_object};
 
 /// What a response asks of the workflow. Rules: `docs/workflow-language.md`, "Directives".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,8 +48,25 @@ pub struct Extracted {
     pub directives: Directives,
     /// What could not be read, in the order of [`FIELDS`].
     pub warnings: Vec<Warning>,
-    /// The object, in bytes of the text.
+    /// The object, in bytes of the text; empty when none parses.
     pub span: Range<usize>,
+    /// A later object, or the only one, that does not parse.
+    pub unreadable: Option<Unreadable>,
+}
+
+/// An object that has a key of [`FIELDS`] of its own and does not parse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// It has the key `outcome`: how the stage ended is not known.
+    pub states_outcome: bool,
+    /// Where it does not parse, from 1; where it begins when it breaks off.
+    pub line: usize,
+    /// The column there, in characters from 1.
+    pub column: usize,
+    /// What is wrong there, a fragment without a full stop.
+    pub message: String,
+    /// Where it begins, in bytes of the text.
+    pub start: usize,
 }
 
 /// The recognised fields.
@@ -56,24 +74,59 @@ pub const FIELDS: [&str; 5] =
     ["outcome", "failure_reason", "preferred_next_label", "suggested_next_ids", "context_updates"];
 
 /// Finds the directives of a text: the last outermost JSON object that parses and has a field of
-/// [`FIELDS`]; `None` when there is none. A field of the wrong type is left out with a warning,
-/// the others still count. A key written twice counts as written last.
+/// [`FIELDS`]; `None` when there is none, not even one that does not parse. A field of the wrong type is left
+/// out with a warning, the others still count. A key written twice counts as written last.
 pub fn extract(text: &str) -> Option<Extracted> {
-    let (span, object) = find(text)?;
+    let DirectivesObject { object, unreadable } = directives_object(text);
+    let (span, object) = match object {
+        Some(found) => found,
+        None if unreadable.is_some() => (0..0, Value::Null),
+        None => return None,
+    };
     let (directives, warnings) = Directives::read(object);
-    Some(Extracted { directives, warnings, span })
+    Some(Extracted { directives, warnings, span, unreadable })
 }
 
 /// The object with the directives of a text, as [`extract`] finds it.
-pub fn directives_object(text: &str) -> Option<Value> {
-    find(text).map(|(_, object)| object)
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirectivesObject {
+    /// The object, and where it is, in bytes of the text.
+    pub object: Option<(Range<usize>, Value)>,
+    /// A later object, or the only one, that does not parse.
+    pub unreadable: Option<Unreadable>,
 }
 
-fn find(text: &str) -> Option<(Range<usize>, Value)> {
-    json_objects(text).rev().find_map(|(span, object)| {
-        let object: Value = parse_json(object).ok()?;
-        FIELDS.iter().any(|field| object.get(field).is_some()).then_some((span, object))
-    })
+/// The bit of the key `outcome` among the keys of an object, and that of the other fields.
+const OUTCOME: u8 = 1;
+const OTHER: u8 = 2;
+
+/// Finds the object with the directives of a text.
+pub fn directives_object(text: &str) -> DirectivesObject {
+    let bits = |key: &str| match key {
+        "outcome" => OUTCOME,
+        key if FIELDS.contains(&key) => OTHER,
+        _ => 0,
+    };
+    let mut unreadable = None;
+    for candidate in candidates(text, bits).into_iter().rev() {
+        match parse_object(text, &candidate, parse_json) {
+            Ok(object) if FIELDS.iter().any(|field| object.get(field).is_some()) => {
+                return DirectivesObject { object: Some((candidate.range, object)), unreadable };
+            }
+            Err(broken) if candidate.keys != 0 && unreadable.is_none() => {
+                let (line, column) = line_and_column(text, broken.at);
+                unreadable = Some(Unreadable {
+                    states_outcome: candidate.keys & OUTCOME != 0,
+                    line,
+                    column,
+                    message: broken.message,
+                    start: candidate.range.start,
+                });
+            }
+            _ => {}
+        }
+    }
+    DirectivesObject { object: None, unreadable }
 }
 
 impl Directives {

@@ -20,6 +20,8 @@
 //!
 //! The last outermost object that parses and has a recognised field counts. An object inside
 //! another is never taken on its own, not even when the outer one does not parse or breaks off.
+//! Control characters inside strings are read. A later object with a recognised field that does not
+//! parse otherwise is reported with its place ([`Unreadable`]): what it states is not known.
 //!
 //! # Limits
 //!
@@ -34,12 +36,14 @@ mod cost;
 mod directives;
 mod explain;
 mod objects;
+mod parse;
 mod schema;
 mod validated;
 
 pub use cost::{Affordable, Bounds, TOO_COSTLY, TOO_LARGE, is_too_large};
 pub use directives::{
-    Directives, Extracted, FIELDS, OutcomeWord, Warning, directives_object, extract,
+    Directives, DirectivesObject, Extracted, FIELDS, OutcomeWord, Unreadable, Warning,
+    directives_object, extract,
 };
 pub use explain::Problem;
 pub use fabro_types::SyntaxError;

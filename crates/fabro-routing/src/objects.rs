@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Takes time in proportion to the text and 8 bytes of memory a `{`. Only the last 4 GiB of a
 /// longer text are looked at.
 pub fn json_objects(text: &str) -> impl DoubleEndedIterator<Item = (Range<usize>, &str)> {
-    let objects = candidates(text, |_| false).into_iter();
+    let objects = candidates(text, |_| 0).into_iter();
     objects
         .filter(Candidate::is_object)
         .map(|candidate| (candidate.range.clone(), &text[candidate.range]))
@@ -27,8 +27,8 @@ pub(crate) struct Candidate {
     pub(crate) closed: bool,
     /// It starts with a key or is empty.
     like_object: bool,
-    /// A key that the caller looks for is its own, not only that of an object inside.
-    pub(crate) has_key: bool,
+    /// The bits of the caller for the keys that are its own, not only keys of an object inside.
+    pub(crate) keys: u8,
 }
 
 impl Candidate {
@@ -39,10 +39,10 @@ impl Candidate {
 }
 
 /// The [`json_objects`], and with them what a model may have meant as one: balanced braces that do
-/// not start like an object, and objects that break off, if they have a key of these.
-pub(crate) fn candidates(text: &str, is_key: impl Fn(&str) -> bool) -> Vec<Candidate> {
+/// not start like an object, and objects that break off, if they have a key for which `bits` is not 0.
+pub(crate) fn candidates(text: &str, bits: impl Fn(&str) -> u8) -> Vec<Candidate> {
     let skipped = text.ceil_char_boundary(text.len().saturating_sub(u32::MAX as usize));
-    let mut found = outermost(&text[skipped..], is_key);
+    let mut found = outermost(&text[skipped..], bits);
     for candidate in &mut found {
         candidate.range.start += skipped;
         candidate.range.end += skipped;
@@ -68,8 +68,9 @@ struct Phase {
     braces: Vec<Brace>,
     /// The innermost open brace as its index plus one; 0 for none.
     innermost: u32,
-    /// Where the braces with a key of their own that is looked for are; not in order while reading.
-    with_key: Vec<u32>,
+    /// Where the braces with a key of their own that is looked for are, and the bits of that key; not in
+    /// order while reading.
+    with_key: Vec<(u32, u8)>,
 }
 
 impl Phase {
@@ -85,9 +86,9 @@ impl Phase {
         }
     }
 
-    fn mark(&mut self) {
+    fn mark(&mut self, bits: u8) {
         if let Some(index) = self.innermost.checked_sub(1) {
-            self.with_key.push(self.braces[index as usize].at);
+            self.with_key.push((self.braces[index as usize].at, bits));
         }
     }
 
@@ -99,15 +100,17 @@ impl Phase {
         self
     }
 
-    fn has_key(&self, at: u32) -> bool {
-        self.with_key.binary_search(&at).is_ok()
+    fn keys(&self, at: u32) -> u8 {
+        let from = self.with_key.partition_point(|(brace, _)| *brace < at);
+        let own = self.with_key[from..].iter().take_while(|(brace, _)| *brace == at);
+        own.fold(0, |keys, (_, bits)| keys | bits)
     }
 }
 
 /// `text` has at most `u32::MAX` bytes, so every offset and every count of braces fits.
-fn outermost(text: &str, is_key: impl Fn(&str) -> bool) -> Vec<Candidate> {
+fn outermost(text: &str, bits: impl Fn(&str) -> u8) -> Vec<Candidate> {
     let bytes = text.as_bytes();
-    let phases = pair_braces(text, is_key);
+    let phases = pair_braces(text, bits);
     let mut next = [0, 0];
     let mut hidden_to = [0, 0];
     let mut broken_off = [false, false];
@@ -125,7 +128,7 @@ fn outermost(text: &str, is_key: impl Fn(&str) -> bool) -> Vec<Candidate> {
         }
         let like_object = starts_like_object(&bytes[at as usize + 1..]);
         let is_part = broken_off[phase] && is_value(&bytes[..at as usize]);
-        let has_key = !is_part && phases[phase].has_key(at);
+        let keys = if is_part { 0 } else { phases[phase].keys(at) };
         let closed = end != 0;
         if !closed {
             broken_off[phase] |= like_object;
@@ -135,14 +138,14 @@ fn outermost(text: &str, is_key: impl Fn(&str) -> bool) -> Vec<Candidate> {
             hidden_to = hidden_to.map(|hidden| hidden.max(end));
         }
         let is_object = closed && like_object && !is_part;
-        if is_object || has_key && (closed || like_object) {
+        if is_object || keys != 0 && (closed || like_object) {
             let range = at as usize..if closed { end as usize } else { bytes.len() };
-            found.push(Candidate { range, closed, like_object, has_key });
+            found.push(Candidate { range, closed, like_object, keys });
         }
     }
 }
 
-fn pair_braces(text: &str, is_key: impl Fn(&str) -> bool) -> [Phase; 2] {
+fn pair_braces(text: &str, bits: impl Fn(&str) -> u8) -> [Phase; 2] {
     let bytes = text.as_bytes();
     let mut phases = [Phase::default(), Phase::default()];
     let mut phase = 0;
@@ -156,8 +159,11 @@ fn pair_braces(text: &str, is_key: impl Fn(&str) -> bool) -> [Phase; 2] {
                 let escapes = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
                 if escapes % 2 == 0 {
                     phase ^= 1;
-                    if followed_by_colon(&bytes[at + 1..]) && is_key(&text[string..at]) {
-                        phases[phase].mark();
+                    if followed_by_colon(&bytes[at + 1..]) {
+                        match bits(&text[string..at]) {
+                            0 => {}
+                            own => phases[phase].mark(own),
+                        }
                     }
                     string = at + 1;
                 }

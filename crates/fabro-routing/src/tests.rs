@@ -29,6 +29,10 @@ fn check(text: &str, expect: &str) {
             words.extend(suggested_next_ids.iter().map(|id| format!("to {id}")));
             words.extend(context_updates.iter().map(|(key, value)| format!("{key} = {value}")));
             words.extend(found.warnings.into_iter().map(|warning| warning.message));
+            words.extend(found.unreadable.map(|it| {
+                let states = if it.states_outcome { "outcome" } else { "other" };
+                format!("unreadable {states} {}:{} {}", it.line, it.column, it.message)
+            }));
             words.join("; ")
         },
     );
@@ -68,7 +72,10 @@ fn all_fields_are_read() {
 fn the_last_object_with_a_recognised_field_counts() {
     check(r#"{"outcome":"failed"} then {"outcome":"succeeded"}"#, "succeeded");
     check(r#"{"outcome":"failed"} then {"other":1}"#, "failed");
-    check(r#"{"outcome":"failed"} then {"outcome":}"#, "failed");
+    check(
+        r#"{"outcome":"failed"} then {"outcome":}"#,
+        "failed; unreadable outcome 1:38 expected value",
+    );
     check("```json\n{\"preferred_next_label\": \"fix\"}\n```\n", "label fix");
     check(r#"{"other":1} {}"#, "nothing");
     check("", "nothing");
@@ -86,8 +93,58 @@ fn an_object_inside_another_is_never_taken_alone() {
     check(r#"fn f() { return {"outcome":"failed"} }"#, "nothing");
     check(r#"{"reason":"{"outcome":"failed"}"}"#, "nothing");
     check(r#"{"reason":"{\"outcome\":\"failed\"}"}"#, "nothing");
-    check(r#"{"preferred_next_label":"a","context_updates":{"outcome":"failed"}"#, "nothing");
+    check(
+        r#"{"preferred_next_label":"a","context_updates":{"outcome":"failed"}"#,
+        "unreadable other 1:1 it breaks off before its closing brace",
+    );
     check(r#"{"a":[{"outcome":"failed"}, {"outcome":"failed"}"#, "nothing");
+}
+
+#[test]
+fn control_characters_inside_strings_are_read() {
+    let failed = "failed; because red:\n\t2 of 3";
+    check("{\"outcome\":\"failed\",\"failure_reason\":\"red:\n\t2 of 3\"}", failed);
+    check("{\"outcome\": \"failed\",\r\n \"failure_reason\": \"red:\n\t2 of 3\"\r\n}", failed);
+    check("{\"failure_reason\":\"a\u{0}b\",\"outcome\":\"failed\"}", "failed; because a\u{0}b");
+    check(
+        "{\"outcome\":\"failed\",\"context_updates\":{\"a\":\"x\ny\",\"id\":123456789012345678901}}",
+        r#"failed; a = "x\ny"; id = "123456789012345678901""#,
+    );
+    let schema = Schema::compile(r#"{"type": "object", "required": ["a"]}"#).unwrap();
+    let checked = super::check("{\"a\":\"x\ny\"}", Expected::Schema(&schema));
+    assert_eq!(checked, Checked::Valid(serde_json::json!({"a": "x\ny"})));
+}
+
+#[test]
+fn an_object_that_does_not_parse_is_reported_with_its_place() {
+    check("Done.\n{\"outcome\": \"failed\",}", "unreadable outcome 2:22 trailing comma");
+    check(
+        r#"{"outcome":"failed","failure_reason":"C:\Users"}"#,
+        "unreadable outcome 1:42 invalid escape",
+    );
+    check(
+        r#"{"outcome":"failed","failure_reason":"\ud800"}"#,
+        "unreadable outcome 1:45 unexpected end of hex escape",
+    );
+    check(
+        "{\"failure_reason\":\"a\nb\",\n\"outcome\":\"failed\",\"n\":NaN}",
+        "unreadable outcome 3:24 expected value",
+    );
+    check(r#"{"outcome":"failed","n":1e400}"#, "unreadable outcome 1:29 number out of range");
+    check(
+        r#"é {"outcome":"failed","failure_reason":"2 of"#,
+        "unreadable outcome 1:3 it breaks off before its closing brace",
+    );
+    check(
+        r#"{"outcome":"succeeded"} no: {"outcome":"failed",}"#,
+        "succeeded; unreadable outcome 1:49 trailing comma",
+    );
+    check(r#"{"outcome":"succeeded",} no: {"outcome":"failed"}"#, "failed");
+    check(
+        r#"{"outcome":"succeeded"} {"preferred_next_label":fix}"#,
+        "succeeded; unreadable other 1:50 expected ident",
+    );
+    check(r#"{"outcome":"succeeded"} {"other":fix}"#, "succeeded");
 }
 
 #[test]
@@ -129,8 +186,14 @@ fn hostile_texts_end() {
     for piece in ["{", "}", "\"", "\\", "\\\"", "{\"a\":", "{}", "{\"a\":[{},", "[", "{ ", "{\""] {
         assert_eq!(extract(&piece.repeat(mega / piece.len())), None, "{piece}");
     }
+    for piece in
+        ["{\"outcome\":", "{\"outcome\":\n},", "{\"outcome\":\"\n\"\u{1}", "\"outcome\":\u{1}"]
+    {
+        let found = extract(&piece.repeat(mega / piece.len()));
+        assert!(found.is_none_or(|found| found.directives == Directives::default()), "{piece}");
+    }
     let deep = format!("{}1{}", "{\"outcome\":".repeat(9_999), "}".repeat(9_999));
-    assert_eq!(extract(&deep), None);
+    check(&deep, "unreadable outcome 1:1398 it is nested deeper than 127 levels");
     check(&format!("{deep} {{\"outcome\":\"failed\"}}"), "failed");
 }
 
@@ -204,6 +267,24 @@ proptest! {
         let found: Vec<_> = json_objects(&text).map(|(range, _)| range).collect();
         prop_assert_eq!(found, slow_objects(&text));
         let _ = extract(&text);
+    }
+
+    /// A failure that is damaged in any one place is read, or reported, never passed over.
+    #[test]
+    fn a_damaged_failure_is_never_passed_over(
+        at in 12_usize..60,
+        damage in proptest::sample::select(vec!["\n", "\u{0}", "\\", "\"", ",", "{", "}", "\\u", "é"]),
+        is_cut in any::<bool>(),
+    ) {
+        let good = r#"{"outcome": "failed", "failure_reason": "two of the three tests are red"}"#;
+        let tail = if is_cut { "" } else { &good[at..] };
+        let text = format!("{{\"outcome\":\"succeeded\"}} no: {}{damage}{tail}", &good[..at]);
+        let found = extract(&text).unwrap();
+        let stated = found.directives.outcome;
+        prop_assert!(
+            found.unreadable.is_some() || stated != Some(OutcomeWord::Status(fabro_types::Status::Succeeded)),
+            "{text}"
+        );
     }
 
     #[test]

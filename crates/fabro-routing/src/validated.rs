@@ -1,11 +1,12 @@
 use std::fmt::Write as _;
 
-use fabro_types::{excerpt, parse_json};
+use fabro_types::excerpt;
 use serde_json::{Map, Value};
 
 use crate::directives::FIELDS;
-use crate::explain::{Problem, json_error, kind, place};
+use crate::explain::{Problem, kind, place};
 use crate::objects::{Candidate, candidates};
+use crate::parse::{as_written, line_and_column, parse_object, with_all_digits};
 use crate::schema::Schema;
 
 /// How many problems of one answer are reported.
@@ -122,16 +123,16 @@ impl Checked {
 }
 
 fn routing(text: &str) -> Checked {
-    let is_field = |key: &str| FIELDS.contains(&key);
+    let is_field = |key: &str| FIELDS.contains(&key).into();
     for candidate in candidates(text, is_field).into_iter().rev() {
         match parse(text, &candidate) {
             Ok(fields) if FIELDS.iter().any(|field| fields.contains_key(*field)) => {
                 let problems = wrong_types(&fields);
                 let source = &text[candidate.range.clone()];
-                let value = parse_json(source).unwrap_or(Value::Object(fields));
+                let value = with_all_digits(source).unwrap_or(Value::Object(fields));
                 return valid_unless(problems, value);
             }
-            Err(problem) if candidate.has_key => {
+            Err(problem) if candidate.keys != 0 => {
                 return Checked::Invalid { problems: vec![problem] };
             }
             _ => {}
@@ -147,7 +148,7 @@ fn custom(text: &str, schema: &Schema) -> Checked {
         return validated(source, value, schema);
     }
     let properties = schema.properties();
-    let is_property = |key: &str| properties.is_some_and(|known| known.contains_key(key));
+    let is_property = |key: &str| properties.is_some_and(|known| known.contains_key(key)).into();
     let mut broken = None;
     for candidate in candidates(text, is_property).into_iter().rev() {
         match parse(text, &candidate) {
@@ -155,7 +156,7 @@ fn custom(text: &str, schema: &Schema) -> Checked {
                 let source = &text[candidate.range.clone()];
                 return validated(source, Value::Object(fields), schema);
             }
-            Err(problem) if candidate.has_key => {
+            Err(problem) if candidate.keys != 0 => {
                 return Checked::Invalid { problems: vec![problem] };
             }
             Err(problem) => {
@@ -187,16 +188,18 @@ fn other_value(text: &str) -> Option<(&str, Value)> {
     serde_json::from_str(text).ok().map(|value| (text, value))
 }
 
+/// The schema sees the numbers as they are written.
 fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Problem> {
-    let object = &text[candidate.range.clone()];
-    let broken = |message: String| Problem { pointer: String::new(), message };
-    if !candidate.closed {
-        return Err(broken("it breaks off before its closing brace".to_owned()));
-    }
-    serde_json::from_str(object).map_err(|error| {
-        let line = error.line();
-        let column = error.column();
-        broken(format!("it does not parse: {} at line {line} column {column}", json_error(&error)))
+    parse_object(text, candidate, as_written).map_err(|broken| {
+        let message = if broken.breaks_off {
+            broken.message
+        } else {
+            // The model that corrects it sees the object by itself.
+            let start = candidate.range.start;
+            let (line, column) = line_and_column(&text[start..], broken.at - start);
+            format!("it does not parse: {} at line {line} column {column}", broken.message)
+        };
+        Problem { pointer: String::new(), message }
     })
 }
 
@@ -204,7 +207,7 @@ fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Proble
 fn validated(source: &str, value: Value, schema: &Schema) -> Checked {
     let problems = schema.problems(&value, MAX_PROBLEMS + 1);
     if problems.is_empty() {
-        return Checked::Valid(parse_json(source).unwrap_or(value));
+        return Checked::Valid(with_all_digits(source).unwrap_or(value));
     }
     Checked::Invalid { problems }
 }

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::{Bundle, RunSettings};
-use fabro_engine::checkpoint;
+use fabro_engine::{Plan, checkpoint};
 use fabro_events::{Event, EventBody};
-use fabro_gate::QueueInterviewer;
-use fabro_graph::{NodeKind, Workflow};
+use fabro_gate::{GateVisit, QueueInterviewer};
+use fabro_graph::NodeKind;
 use fabro_handlers::read_all;
+use fabro_llm::Script;
 use fabro_redact::Redactor;
 use fabro_store::{Message, RunStore, StoreError};
-use fabro_types::{MAX_SUB_WORKFLOW_DEPTH, RunId};
+use fabro_types::{MAX_SUB_WORKFLOW_DEPTH, RunId, nearest, stage_node};
 use serde_json::{Map, Value};
 
 use crate::bundle::BundleError;
@@ -66,14 +67,14 @@ pub(crate) fn prepared_answers(
         let fix = r#"write an object of lists by gate, such as {"ask": ["K", "free text"]}"#;
         SetupError::new(format!("the answers are not valid: {error}"), fix)
     })?;
-    for (node, count) in used {
-        queue.skip(node, *count);
+    for (gate, count) in used {
+        queue.skip(gate, *count);
     }
     Ok(Some(queue))
 }
 
-/// How many prepared answers each gate has used.
-pub(crate) type UsedAnswers = BTreeMap<String, usize>;
+/// How many prepared answers each visit of a gate has used.
+pub(crate) type UsedAnswers = BTreeMap<GateVisit, usize>;
 
 /// The prepared answers that a run and its sub-workflows have used; `events` is the log of the run
 /// itself. An answer that an earlier driver had put into the inbox when it died is one of them: its
@@ -98,14 +99,15 @@ pub(crate) async fn used_answers_of_family(
                 starts.entry(stage).or_insert(event.ts_ms);
             }
         }
-        for (node, count) in used_answers(events) {
-            *used.entry(node.to_owned()).or_default() += count;
+        for (gate, count) in used_answers(events) {
+            *used.entry(gate).or_default() += count;
         }
         for (_, message) in store.pending(member).await? {
-            if let Message::Answer { node, source, .. } = message
+            if let Message::Answer { node, visit, branch, source, .. } = message
                 && source == QueueInterviewer::SOURCE
             {
-                *used.entry(node).or_default() += 1;
+                let gate = GateVisit { node: node.into(), visit, branch: branch.map(Arc::from) };
+                *used.entry(gate).or_default() += 1;
             }
         }
     }
@@ -139,75 +141,139 @@ pub(crate) fn exhausted_answers(
     let text = settings.answers.as_deref().unwrap_or("{}");
     // A file that is not valid is reported by `prepared_answers`.
     let lists: BTreeMap<String, Vec<Value>> = serde_json::from_str(text).unwrap_or_default();
-    let warning = |(node, given): (&str, usize)| {
-        let listed = lists.get(node)?.len();
+    let mut used: BTreeMap<String, usize> = BTreeMap::new();
+    for (gate, given) in used_answers(events) {
+        if let Some(list) = gate.names().into_iter().find(|name| lists.contains_key(name)) {
+            *used.entry(list).or_default() += given;
+        }
+    }
+    let warning = |(list, given): (String, usize)| {
+        let listed = lists.get(&list)?.len();
         (1..=given).contains(&listed).then(|| {
             let given = match given {
                 1 => "1 answer was".to_owned(),
                 more => format!("{more} answers were"),
             };
             format!(
-                "`{node}`: {given} given before, the file has {listed}: list them from the run's beginning"
+                "`{list}`: {given} given before, the file has {listed}: list them from the run's beginning"
             )
         })
     };
-    used_answers(events).into_iter().filter_map(warning).collect()
+    used.into_iter().filter_map(warning).collect()
 }
 
-/// Warnings of prepared answers to gates that neither the workflow nor one of its sub-workflows has.
+/// Warnings of prepared answers, and of turns of a model script, for stages that neither the workflow nor one of
+/// its sub-workflows has.
 ///
 /// # Errors
 /// A sub-workflow cannot be read.
-pub(crate) fn unknown_gates(
+pub(crate) fn unknown_stages(
     settings: &RunSettings,
     bundle: &Bundle,
-    workflow: &Workflow,
+    plan: &Plan,
 ) -> Result<Vec<String>, BundleError> {
     let text = settings.answers.as_deref().unwrap_or("{}");
-    // A file that is not valid is reported by `prepared_answers`.
-    let lists: BTreeMap<String, Value> = serde_json::from_str(text).unwrap_or_default();
-    if lists.is_empty() {
+    // Files that are not valid are reported where they are used.
+    let answers: BTreeMap<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    let script = settings.model_script.as_deref().and_then(|text| Script::from_json(text).ok());
+    let scripted: Vec<&str> = script.iter().flat_map(Script::names).collect();
+    if answers.is_empty() && scripted.is_empty() {
         return Ok(Vec::new());
     }
-    let mut gates = BTreeSet::new();
-    add_gates(bundle, workflow, 0, &mut gates)?;
-    let listed: Vec<_> = gates.iter().map(|gate| format!("`{gate}`")).collect();
-    let listed = match listed.as_slice() {
+    let mut stages = Stages::default();
+    stages.add(bundle, plan, false, 0)?;
+    let gates: Vec<_> = stages.gates.keys().map(|gate| format!("`{gate}`")).collect();
+    let gates = match gates.as_slice() {
         [] => "the workflow has no gates".to_owned(),
-        listed => format!("the gates are {}", listed.join(", ")),
+        gates => format!("the gates are {}", gates.join(", ")),
     };
-    let unknown = lists.keys().filter(|name| !gates.contains(*name));
-    let warning =
-        |name| format!("the answers have a list for `{name}`, which is no gate: {listed}");
-    Ok(unknown.map(warning).collect())
+    let answers = answers.keys().filter_map(|name| {
+        let wrong = unmatched(name, &stages.gates, "gate", &gates)?;
+        Some(format!("the answers have a list for `{name}`, {wrong}"))
+    });
+    let scripted = scripted.into_iter().filter_map(|name| {
+        let near = nearest(stage_node(name), stages.models.keys().map(String::as_str));
+        let near = near.map_or_else(
+            || "no stage takes its turns".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        let wrong = unmatched(name, &stages.models, "stage that asks a model", &near)?;
+        Some(format!("the model script has a list for `{name}`, {wrong}"))
+    });
+    Ok(answers.chain(scripted).collect())
 }
 
-fn add_gates(
-    bundle: &Bundle,
-    workflow: &Workflow,
-    depth: usize,
-    gates: &mut BTreeSet<String>,
-) -> Result<(), BundleError> {
-    for node in workflow.nodes() {
-        if node.kind == NodeKind::Human {
-            gates.insert(node.id.to_string());
+/// Why a list for a stage of this name is never used.
+fn unmatched(
+    name: &str,
+    stages: &BTreeMap<String, bool>,
+    kind: &str,
+    known: &str,
+) -> Option<String> {
+    let node = stage_node(name);
+    match stages.get(node) {
+        None => Some(format!("which is no {kind}: {known}")),
+        Some(false) if name.contains('[') => {
+            Some(format!("but `{node}` is not on the path of a list (`for_each`)"))
         }
-        if node.kind == NodeKind::ManagerLoop && depth < MAX_SUB_WORKFLOW_DEPTH {
-            let child = bundle.child(node)?;
-            add_gates(&child, child.plan()?.workflow(), depth + 1, gates)?;
-        }
+        Some(_) => None,
     }
-    Ok(())
 }
 
-/// How many prepared answers each gate of one run has used according to its log.
-fn used_answers(events: &[Event]) -> BTreeMap<&str, usize> {
-    let mut used = BTreeMap::new();
+/// The nodes of a workflow and its sub-workflows, each with whether a list runs it.
+#[derive(Default)]
+struct Stages {
+    gates: BTreeMap<String, bool>,
+    models: BTreeMap<String, bool>,
+}
+
+impl Stages {
+    fn add(
+        &mut self,
+        bundle: &Bundle,
+        plan: &Plan,
+        in_list: bool,
+        depth: usize,
+    ) -> Result<(), BundleError> {
+        let workflow = plan.workflow();
+        let of_lists: BTreeSet<&str> = workflow
+            .node_indices()
+            .filter(|ix| workflow.node(*ix).for_each().is_some())
+            .flat_map(|ix| plan.branch_nodes(ix))
+            .map(|ix| &*workflow.node(ix).id)
+            .collect();
+        for node in workflow.nodes() {
+            let in_list = in_list || of_lists.contains(&*node.id);
+            let add = |stages: &mut BTreeMap<String, bool>| {
+                *stages.entry(node.id.to_string()).or_default() |= in_list;
+            };
+            match node.kind {
+                NodeKind::Human => add(&mut self.gates),
+                NodeKind::Agent | NodeKind::Prompt | NodeKind::FanIn => add(&mut self.models),
+                NodeKind::ManagerLoop if depth < MAX_SUB_WORKFLOW_DEPTH => {
+                    let child = bundle.child(node)?;
+                    self.add(&child, &child.plan()?, in_list, depth + 1)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many prepared answers each visit of a gate of one run has used according to its log.
+fn used_answers(events: &[Event]) -> UsedAnswers {
+    let mut used = UsedAnswers::new();
     for event in checkpoint::effective(events) {
         if let EventBody::GateAnswered { source, .. } = &event.entry.body
             && source == QueueInterviewer::SOURCE
         {
-            *used.entry(event.entry.node_id.as_deref().unwrap_or_default()).or_default() += 1;
+            let gate = GateVisit {
+                node: event.entry.node_id.clone().unwrap_or_default(),
+                visit: event.entry.visit.unwrap_or(1),
+                branch: event.entry.branch.clone(),
+            };
+            *used.entry(gate).or_default() += 1;
         }
     }
     used

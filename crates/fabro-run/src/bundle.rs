@@ -79,6 +79,9 @@ pub struct RunSettings {
     pub on_unavailable: Option<OnUnavailable>,
     /// After which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// Conversations continue in the stages that start first after a resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume_threads: Option<bool>,
     /// What confines scripts and agents.
     #[serde(skip_serializing_if = "SandboxSettings::is_empty")]
     pub sandbox: SandboxSettings,

@@ -440,7 +440,7 @@ impl<'a> Preflight<'a> {
             Models::Missing => return None,
             Models::Script(script) if script.has_turns(&spec.id) => return None,
             Models::Script(script) => {
-                let unused = script.nodes().filter(|name| plan.find(name).is_none());
+                let unused = script.names().filter(|name| plan.find(name).is_none());
                 let fix = match nearest(&spec.id, unused) {
                     Some(near) => format!(
                         "the script has a list for \"{near}\", which is no node: did you mean \"{}\"?",

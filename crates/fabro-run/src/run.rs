@@ -6,16 +6,16 @@ use std::process::Command;
 use std::sync::Arc;
 
 use fabro_config::GitSettings;
-use fabro_engine::{NewRun, Phase, Plan, RunState, begin, unlimited_nodes};
+use fabro_engine::{NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes};
 use fabro_events::{Candidate, Event, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{WORKFLOW_DIR, read_all};
 use fabro_store::{Batch, RunAt, RunStore};
-use fabro_types::{Diagnostic, Failure, MAX_SUB_WORKFLOW_DEPTH, RunId};
+use fabro_types::{ContextPatch, Diagnostic, Failure, MAX_SUB_WORKFLOW_DEPTH, RunId};
 use serde_json::{Map, Value};
 
 use crate::answers::{
-    exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input, unknown_gates,
+    exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input, unknown_stages,
 };
 use crate::asked_models::AskedModels;
 use crate::background::{DRIVER_LOG, start_driver};
@@ -118,7 +118,7 @@ impl Run {
         };
         let id = spec.id.unwrap_or_else(new_run_id);
         let own_dir = runs_dir.join(id.to_string());
-        let mut warnings = unknown_gates(&settings, &bundle, plan.workflow())?;
+        let mut warnings = unknown_stages(&settings, &bundle, &plan)?;
         let mut worktree = None;
         let mut work_dir = spec.work_dir;
         if dry_run && !settings.hooks.is_empty() {
@@ -141,6 +141,10 @@ impl Run {
             }
         }
         let workflow_dir = Value::from(spec.workflow_dir.to_string_lossy());
+        let mut context = ContextPatch::from([(WORKFLOW_DIR.to_owned(), workflow_dir.into())]);
+        if settings.resume_threads == Some(true) {
+            context.insert(keys::RESUME_THREADS.to_owned(), Arc::new(true.into()));
+        }
         let new = NewRun {
             goal,
             seed: spec.seed.unwrap_or_else(|| bundle.seed(&inputs)),
@@ -151,7 +155,7 @@ impl Run {
             parent: None,
             dry_run,
             worktree,
-            context: [(WORKFLOW_DIR.to_owned(), workflow_dir.into())].into(),
+            context,
         };
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
         let commit = begin(id, created_ms, &plan, new);

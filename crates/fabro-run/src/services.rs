@@ -85,7 +85,7 @@ impl<'s> ServiceBuilder<'s> {
     /// The script is not valid, or a provider cannot be set up.
     pub fn models(self) -> Result<ModelSource, SetupError> {
         if self.dry_run {
-            return Ok(Arc::new(|node, _| Arc::new(SimulatedModel { node: node.into() })));
+            return Ok(Arc::new(|stage| Arc::new(SimulatedModel { node: stage.node.into() })));
         }
         match &self.settings.model_script {
             Some(text) => {
@@ -93,14 +93,14 @@ impl<'s> ServiceBuilder<'s> {
                     let message = format!("the model script is not valid: {error}");
                     SetupError::new(message, "fix the file")
                 })?;
-                Ok(Arc::new(move |node, taken| Arc::new(script.model(node, taken))))
+                Ok(Arc::new(move |stage| Arc::new(script.model_of(stage))))
             }
             None if self.settings.providers.is_empty() => {
-                Ok(Arc::new(|node, _| Arc::new(Unconfigured { node: node.into() })))
+                Ok(Arc::new(|stage| Arc::new(Unconfigured { node: stage.node.into() })))
             }
             None => {
                 let client = Arc::new(client(&self.settings.providers, &self.settings.models)?);
-                Ok(Arc::new(move |_, _| Arc::clone(&client) as _))
+                Ok(Arc::new(move |_| Arc::clone(&client) as _))
             }
         }
     }

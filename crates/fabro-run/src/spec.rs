@@ -269,6 +269,7 @@ fn merged_settings(
         agent: configured.agent,
         on_unavailable: configured.on_unavailable,
         retry_unavailable: configured.retry_unavailable,
+        resume_threads: configured.resume_threads,
         git,
         hooks: configured.hooks,
         secret_variables: configured.webhooks.into_iter().map(|hook| hook.secret_env).collect(),

@@ -70,9 +70,14 @@ pub(crate) fn depth(event: &Event) -> usize {
 
 /// `NODE`, or `NODE@VISIT` from the second visit; `NODE[0]` in the branch of the first element of a list.
 pub(crate) fn name(event: &Event) -> String {
+    name_in(event, "")
+}
+
+/// The same in a sub-workflow that runs for these elements.
+pub(crate) fn name_in(event: &Event, outer: &str) -> String {
     let node = event.entry.node_id.as_deref().unwrap_or_default();
     let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
-    let elements = branch.elements();
+    let elements = outer.to_owned() + &branch.elements();
     match event.entry.visit {
         Some(visit) if visit > 1 => format!("{node}{elements}@{visit}"),
         _ => format!("{node}{elements}"),

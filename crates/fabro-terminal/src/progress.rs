@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fabro_events::{Event, EventBody, EventSink, ParentStage, PauseReason};
-use fabro_types::{RunId, RunStatus, escaped_json, one_line, tokens, took};
+use fabro_types::{BranchPath, RunId, RunStatus, escaped_json, one_line, tokens, took};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::children::{Child, add_running, is_run_by};
@@ -344,8 +344,10 @@ impl State {
             _ => None,
         };
         let above = parent.as_ref().map_or(0, |parent| self.depth_of(parent));
+        let elements = parent.as_ref().map(|parent| self.elements_of(parent)).unwrap_or_default();
         let child = self.children.entry(event.run_id);
-        let child = child.or_insert_with(|| Child { story: Story::at_depth(above + 1), parent });
+        let child =
+            child.or_insert_with(|| Child { story: Story::below(above + 1, elements), parent });
         let mut lines = child.story.tell(event);
         if has_prompt(event, mode) {
             lines.pop();
@@ -372,6 +374,13 @@ impl State {
         let mut running = story.running_branches();
         let stage = running.find(|(branch, stage)| is_run_by(parent, branch, stage));
         stage.map_or(story.depth(), |(_, stage)| stage.depth)
+    }
+
+    /// The elements of lists that a sub-workflow of this stage is for.
+    fn elements_of(&self, parent: &ParentStage) -> String {
+        let story = self.children.get(&parent.run_id).map_or(&self.story, |child| &child.story);
+        let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
+        story.elements().to_owned() + &branch.elements()
     }
 
     /// All running stages, those of a sub-workflow below the stage that runs it.

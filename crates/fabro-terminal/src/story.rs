@@ -18,6 +18,8 @@ pub struct Story {
     running: BTreeMap<Arc<str>, RunningStage>,
     /// How many fan-outs and sub-workflows the run itself is inside.
     depth: usize,
+    /// The elements of lists that the run itself is for.
+    elements: String,
     /// Finished stages whose edge is not known yet, by branch.
     pending: BTreeMap<Arc<str>, StageLine>,
     fan_outs: FanOuts,
@@ -178,9 +180,14 @@ pub struct StageLine {
 }
 
 impl Story {
-    /// The story of a sub-workflow, indented below its parent.
-    pub(crate) fn at_depth(depth: usize) -> Self {
-        Self { depth, ..Self::default() }
+    /// The story of a sub-workflow, indented below its parent, which runs for these elements of lists.
+    pub(crate) fn below(depth: usize, elements: String) -> Self {
+        Self { depth, elements, ..Self::default() }
+    }
+
+    /// The elements of lists that it is for, as `[3]`; empty for a run of its own.
+    pub(crate) fn elements(&self) -> &str {
+        &self.elements
     }
 
     pub(crate) fn depth(&self) -> usize {
@@ -293,7 +300,7 @@ impl Story {
             visit: event.entry.visit.unwrap_or(1),
         };
         RunningStage {
-            name: line::name(event),
+            name: line::name_in(event, &self.elements),
             label: event.entry.node_label.clone(),
             handler,
             depth: line::depth(event) + self.depth,
@@ -314,7 +321,7 @@ impl Story {
         let outcome = &end.outcome;
         let notes = || outcome.notes.as_deref().map(|notes| one_line(notes, QUOTED));
         StageLine {
-            name: line::name(event),
+            name: line::name_in(event, &self.elements),
             label: event.entry.node_label.clone(),
             depth: line::depth(event) + self.depth,
             status: outcome.status,

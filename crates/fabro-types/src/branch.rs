@@ -118,6 +118,35 @@ impl<'a> BranchPath<'a> {
         format!("{self}{slash}{node}@{visit}")
     }
 
+    /// The names of a stage on this line that people may write, the most specific first: with the branch, or the last parts
+    /// of it; with the elements of lists, or the last of them; alone; each with the visit and without.
+    ///
+    /// ```
+    /// use fabro_types::BranchPath;
+    ///
+    /// let names = BranchPath::new("each@1/work[3]").stage_names("check", 2);
+    /// let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    /// assert_eq!(names[..2], ["each@1/work[3]/check@2", "each@1/work[3]/check"]);
+    /// assert_eq!(names[2..], ["work[3]/check@2", "work[3]/check", "check[3]@2", "check[3]", "check@2", "check"]);
+    /// ```
+    pub fn stage_names(self, node: &str, visit: u32) -> Vec<String> {
+        let elements = self.elements();
+        let parts = |text: &'_ str, from: char| -> Vec<usize> {
+            let after = text.match_indices(from).map(|(at, _)| at + usize::from(from == '/'));
+            if text.is_empty() { Vec::new() } else { after.collect() }
+        };
+        let mut names = Vec::new();
+        if !self.is_main() {
+            let starts = std::iter::once(0).chain(parts(self.0, '/'));
+            names.extend(starts.map(|start| format!("{}/{node}", &self.0[start..])));
+        }
+        names.extend(
+            parts(&elements, '[').into_iter().map(|at| format!("{node}{}", &elements[at..])),
+        );
+        names.push(node.to_owned());
+        names.into_iter().flat_map(|name| [format!("{name}@{visit}"), name]).collect()
+    }
+
     /// The path of an attempt of a fan-out on this line: the beginning of the paths of its branches.
     pub fn fan_out(self, node: &str, visit: u32, attempt: u32) -> String {
         let attempt = if attempt > 1 { format!("#{attempt}") } else { String::new() };
@@ -200,6 +229,12 @@ impl<'a> FanOutName<'a> {
     pub fn node(self) -> &'a str {
         self.0.rsplit_once('@').map_or(self.0, |(node, _)| node)
     }
+}
+
+/// The node in the name of a stage, as in `work[3]/check@1`.
+pub fn stage_node(name: &str) -> &str {
+    let (_, stage) = BranchPath::split_stage(name);
+    stage.split(['@', '[']).next().unwrap_or(stage)
 }
 
 /// The result of one branch, as `parallel.results` lists it.

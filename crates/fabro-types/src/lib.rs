@@ -51,7 +51,7 @@ pub const MAX_SUB_WORKFLOW_DEPTH: usize = 16;
 pub const REASONING_EFFORTS: [&str; 7] =
     ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-pub use branch::{BranchPath, BranchResult, FanOutName, is_node_id};
+pub use branch::{BranchPath, BranchResult, FanOutName, is_node_id, stage_node};
 pub use clause::ClauseResult;
 pub use control_files::ControlFile;
 pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};

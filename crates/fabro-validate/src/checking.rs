@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use fabro_condition::Condition;
 use fabro_graph::schema;
 use fabro_graph::{Attr, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
-use fabro_plan::{AttributeText, ListSource, Specs, TextPlace};
+use fabro_plan::{AttributeText, ListSource, NodeSpec, Specs, TextPlace};
 use fabro_stylesheet::Stylesheet;
 use fabro_template::Template;
 use serde_json::{Map, Value};
@@ -85,6 +85,11 @@ impl<'a> Checking<'a> {
     /// The stop condition of a sub-workflow when it has one that parses.
     pub(crate) fn stop_condition(&self, node: NodeIx) -> Option<&'a Condition> {
         self.specs.nodes[node.index()].manager()?.stop_condition.as_deref()
+    }
+
+    /// What a node is compiled to.
+    pub(crate) fn spec(&self, node: NodeIx) -> &'a NodeSpec {
+        &self.specs.nodes[node.index()]
     }
 
     /// The context key that a list comes from, when it has one.

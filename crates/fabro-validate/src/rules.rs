@@ -87,6 +87,7 @@ const RULES: &[Rule] = &[
     rule("unknown-property", Warning, "a model stylesheet sets properties that there are"),
     rule("unknown-shape", Warning, "a shape stands for a handler"),
     rule("unknown-tool", Warning, "names of tools that look like one of ours are written like it, and no agent names only unknown ones"),
+    rule("unread-element", Warning, "a prompt or script on the path of a list reads the element"),
     rule("unread-input", Warning, "a sub-workflow reads the inputs that its node gives it"),
     rule("unreachable-node", Warning, "every node can be reached from the start"),
     rule("unused-style", Warning, "ids and classes in the model stylesheet are those of nodes"),

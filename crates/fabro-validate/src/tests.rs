@@ -112,6 +112,10 @@ const BROKEN: &[(&str, &str)] = &[
     ("unknown-tool", "digraph { start -> a -> exit; a [prompt=x, tools=shel] }"),
     ("unreachable-node", "digraph { start -> exit; a -> exit }"),
     (
+        "unread-element",
+        "digraph { start -> a -> b -> c -> exit; a [shape=component, for_each=\"[1]\"]; b [prompt=x]; c [shape=tripleoctagon] }",
+    ),
+    (
         "unread-input",
         "digraph { start -> a -> exit; a [shape=house, inputs.x=1, stack.child_dot_source=\"digraph { start -> exit }\"] }",
     ),

@@ -10,7 +10,7 @@ use fabro_engine::{Phase, RunState, StageRecord, checkpoint, read_all, read_blob
 use fabro_events::{Event, EventBody, Note};
 use fabro_handlers::{compaction_policy, price_by};
 use fabro_inspect::conversation;
-use fabro_llm::{RequestPolicy, RetryPolicy, TurnCounts};
+use fabro_llm::{AskingStage, RequestPolicy, RetryPolicy, TurnCounts};
 use fabro_run::{Bundle, RunSettings, ServiceBuilder, now_ms};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean};
@@ -244,7 +244,7 @@ fn new_session(
     Ok(Session::new(Parts {
         id: Arc::from("compact"),
         parent: None,
-        model: (services.models()?)(node, &TurnCounts::new()),
+        model: (services.models()?)(&AskingStage::new(node, &TurnCounts::new())),
         tools: ToolSet::default(),
         journal,
         settings: session_settings,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
-use fabro_inspect::{CostReport, CostSum, Kind, Spent};
+use fabro_inspect::{CostReport, CostSum, Kind, Spent, StageCost};
 use fabro_store::Runs as _;
 use fabro_terminal::{Align, Paint, Table, clean, cut, tokens};
 use fabro_types::RunId;
@@ -99,11 +99,17 @@ fn text(report: &CostReport, paint: Paint, width: usize) -> String {
     let rows = report.models.iter().map(|it| (model_name(it.model.as_ref()), &it.spent));
     text.push_str(&spent("model", rows, paint, width));
     let has_several = report.stages.iter().any(|it| it.run != report.stages[0].run);
-    let name = |run: &str, stage: &str| {
+    let name = |it: &StageCost| {
+        let StageCost { run, stage, elements, .. } = it;
         let end = run.get(run.len().saturating_sub(6)..).unwrap_or(run);
-        if has_several { format!("{end} {}", clean(stage)) } else { clean(stage).into_owned() }
+        // `search@1` of the sub-workflow for the element 3 is `search[3]@1`.
+        let name = match stage.rsplit_once('@') {
+            Some((node, visit)) => format!("{node}{elements}@{visit}"),
+            None => stage.clone(),
+        };
+        if has_several { format!("{end} {}", clean(&name)) } else { clean(&name).into_owned() }
     };
-    let rows = report.stages.iter().map(|it| (name(&it.run, &it.stage), &it.spent));
+    let rows = report.stages.iter().map(|it| (name(it), &it.spent));
     text.push_str(&spent("stage", rows, paint, width));
     text
 }

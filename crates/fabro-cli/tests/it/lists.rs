@@ -21,7 +21,7 @@ fn outputs(project: &Project, run: &str) -> String {
 
 #[test]
 fn the_documented_list_runs() {
-    let model = r#"{"translate": [{"text": "un"}, {"text": "deux"}, {"text": "trois"}]}"#;
+    let model = r#"{"translate[0]": [{"text": "un"}], "translate[1]": [{"text": "deux"}], "translate": [{"text": "trois"}]}"#;
     let files = [
         ("flow.fabro", documented()),
         ("model.json", model),
@@ -162,18 +162,11 @@ fn a_list_that_a_model_wrote_goes_through_sub_workflows() {
     1 file checked, no findings
     ");
     assert_eq!(project.exit(&["run", "main.fabro", "--model-script", "model.json"]), 0);
-    let context = project.json(&["context", "latest", "--json", "--resolve"]);
-    let parts = context["parallel.outputs"].as_array().unwrap();
-    let words = |part: &serde_json::Value| {
-        let children = part["parallel.outputs"].as_array().unwrap().iter();
-        children.map(|child| child["parallel.outputs"].to_string()).collect::<Vec<_>>().join(" ")
-    };
-    let told: Vec<String> = parts.iter().map(words).collect();
-    assert_snapshot!(told.join("\n"), @r#"
-    ["A: x a","A: x b"] ["A: y a","A: y b"]
-
-    ["C: z a","C: z b"]
-    "#);
+    assert_snapshot!(outputs(&project, "latest"), @r#"[[["A: x a","A: x b"],["A: y a","A: y b"]],[],[["C: z a","C: z b"]]]"#);
+    let cost = project.run(&["cost", "latest"]);
+    for stage in ["ask[0][0]@1", "ask[0][1]@1", "ask[2][0]@1"] {
+        assert!(cost.contains(stage), "{stage} in {cost}");
+    }
     assert_eq!(project.exit(&["replay", "latest"]), 0);
     assert_eq!(project.exit(&["run", "main.fabro", "--dry-run"]), 0);
 }
@@ -231,4 +224,47 @@ fn sub_workflows_are_indented_below_their_stage() {
     let starts: Vec<_> =
         stages.iter().map(|line| line.split_at(line.find('✓').unwrap() + 5).0).collect();
     assert_eq!(starts, ["    ✓ c", "  ✓ b", "✓ a"], "{shown}");
+}
+
+#[test]
+fn a_list_of_a_model_script_that_no_stage_takes_is_a_warning() {
+    let flow = r#"digraph { start -> list -> each -> work -> join -> sum -> exit
+        list [shape=parallelogram, script="printf 'a\nb\n'"]
+        each [shape=component, for_each="command.output"]
+        work [shape=tab, prompt="Do {{ context.item }}."]; join [shape=tripleoctagon]; sum [shape=tab, prompt=Sum] }"#;
+    let model = r#"{"work": [{"text": "x"}], "work[1]": [{"text": "y"}], "sum[0]": [{"text": "z"}], "wrok": [{"text": "z"}], "sum": [{"text": "s"}]}"#;
+    let project = Project::with(&[("flow.fabro", flow), ("model.json", model)]);
+    let shown = project.run(&["run", "flow.fabro", "--model-script", "model.json"]);
+    let warnings: Vec<_> = shown.lines().filter(|line| line.contains("has a list for")).collect();
+    assert_snapshot!(warnings.join("\n"), @r"
+    warning: the model script has a list for `sum[0]`, but `sum` is not on the path of a list (`for_each`)
+    warning: the model script has a list for `wrok`, which is no stage that asks a model: did you mean `work`?
+    ");
+    assert_eq!(outputs(&project, "latest"), r#"["x","y"]"#);
+}
+
+#[test]
+fn a_list_that_is_broken_json_fails_with_the_place() {
+    let flow = r#"digraph { graph [on_failure=stop]; start -> list -> each -> work -> join -> exit
+        list [shape=parallelogram, script="printf '[NaN, 1]'"]
+        each [shape=component, for_each="command.output"]
+        work [shape=parallelogram, script="echo {{ context.item }}"]; join [shape=tripleoctagon] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    let shown = project.run(&["run", "flow.fabro"]);
+    let place = "holds JSON that does not parse at line 1, column 2 (expected value)";
+    assert!(shown.starts_with("exit 1") && shown.contains(place), "{shown}");
+}
+
+#[test]
+fn a_run_with_a_value_that_is_too_large_to_read_is_replayed() {
+    let flow = r#"digraph { start -> list -> note -> exit
+        list [shape=parallelogram, script="head -c 17000000 /dev/zero | tr '\\0' x"]
+        note [shape=parallelogram, script="echo noted"] }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    assert_eq!(project.exit(&["run", "flow.fabro"]), 0);
+    assert_snapshot!(project.run(&["replay", "latest"]), @r"
+    exit 0
+    ── stdout
+    ✓ the same: 12 events
+    ");
 }

@@ -145,3 +145,21 @@ fn what_failed_requests_used_counts_although_no_stage_has_it() {
     // The limit is reached.
     assert_eq!(bench.drive(Input::Resume { max_cost: None }), paused(PauseReason::Budget));
 }
+
+#[test]
+fn a_branch_that_nobody_could_be_asked_for_says_so_when_another_wins() {
+    let source = "digraph { start -> f; f [shape=component, join_policy=first_success]; f -> a -> j; \
+        f -> b -> c -> j; j [shape=tripleoctagon]; j -> exit }";
+    let refused = || no_model(FailureClass::Deterministic);
+    let bench = Bench::new(source, &[("a", vec![refused()])]);
+    bench.drive(Input::Start);
+    let ends = bench.events().into_iter().filter_map(|event| match event.entry.body {
+        EventBody::BranchCompleted { status, canceled, failure, .. } => {
+            let why = failure.map(|failure| failure.message).unwrap_or_default();
+            Some(format!("{} {status} {canceled} {why}", event.entry.branch.unwrap()))
+        }
+        _ => None,
+    });
+    let ends: Vec<String> = ends.collect();
+    assert!(ends.contains(&"f@1/a skipped true the key is refused".to_owned()), "{ends:?}");
+}

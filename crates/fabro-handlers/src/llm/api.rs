@@ -52,7 +52,7 @@ impl<'a> ApiConversation<'a> {
         let mut session = Session::new(Parts {
             id: session_id(stage).into(),
             parent: None,
-            model: (handler.models)(&stage.at.node, &taken),
+            model: handler.model(stage, &taken),
             tools: request.tools.clone(),
             journal: Arc::clone(&journal) as _,
             settings: handler.settings(stage, request, &unpriced),
@@ -139,6 +139,7 @@ impl Conversation for ApiConversation<'_> {
             files: self.handler.agent_files(stage, &self.status, last_file).await,
             text: answer.text,
             is_cut_off: answer.is_cut_off,
+            is_unchanged: false,
             usage: answer.usage,
             files_touched: answer.files_touched,
         })

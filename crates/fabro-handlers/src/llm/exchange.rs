@@ -61,8 +61,10 @@ pub(crate) async fn ask_until_valid(
     interpret: &(dyn Fn(&Reply) -> Interpretation + Sync),
 ) -> Result<ValidReply, NoReply> {
     let mut message = first;
+    let mut corrected: Option<String> = None;
     loop {
-        let reply = conversation.ask(stage, message).await?;
+        let mut reply = conversation.ask(stage, message).await?;
+        reply.is_unchanged = corrected.as_ref() == Some(&reply.text);
         match interpret(&reply) {
             Interpretation::Valid { mut outcome, notices } => {
                 for notice in notices {
@@ -80,6 +82,7 @@ pub(crate) async fn ask_until_valid(
                 return Err(NoReply::Failed(Box::new(outcome)));
             }
             Interpretation::Invalid { feedback, .. } => {
+                corrected = Some(reply.text.clone());
                 message = NextMessage::Correction { feedback, answer: reply.text };
             }
         }

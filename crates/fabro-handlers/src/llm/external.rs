@@ -323,6 +323,7 @@ impl<'a> ExternalConversation<'a> {
         Reply {
             text,
             is_cut_off: false,
+            is_unchanged: false,
             usage: self.so_far.usage.clone(),
             files_touched: self.touched(stage).await,
             files: self.handler.agent_files(stage, &self.status, None).await,

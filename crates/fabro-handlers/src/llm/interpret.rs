@@ -5,7 +5,8 @@ use fabro_engine::{OutputSpec, Plan, keys};
 use fabro_events::EventBody;
 use fabro_redact::Redactor;
 use fabro_routing::{
-    Checked, Directives, Expected, OutcomeWord, Schema, Warning, check, directives_object, feedback,
+    Checked, Directives, DirectivesObject, Expected, OutcomeWord, Schema, Unreadable, Warning,
+    check, directives_object, feedback,
 };
 use fabro_types::{Failure, FailureClass, Outcome, Status, Usage};
 use serde_json::Value;
@@ -19,6 +20,8 @@ pub struct Reply {
     pub text: String,
     /// The answer is not whole: it reached its limit of tokens again and again.
     pub is_cut_off: bool,
+    /// It is the answer that was corrected before.
+    pub is_unchanged: bool,
     /// What the stage has used so far.
     pub usage: Usage,
     /// The files that were written, changed or removed.
@@ -32,9 +35,26 @@ pub struct Reply {
 pub enum AgentFiles {
     /// The redacted contents, in the order in which they count: `status.json`, then the file that
     /// the agent touched last.
-    Contents(Vec<String>),
+    Contents(Vec<AgentFile>),
     /// Only known from a record: the correction that was sent because of their contents.
     Rejected(String),
+}
+
+/// A file of an agent that may have its directives.
+#[derive(Clone, Debug, Default)]
+pub struct AgentFile {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its redacted text.
+    pub text: String,
+}
+
+impl AgentFile {
+    /// Whether the file as a whole is meant as an object. Objects inside of others, such as a program, need
+    /// not be JSON.
+    fn is_object(&self) -> bool {
+        self.text.trim_start().starts_with(['{', '`'])
+    }
 }
 
 impl Default for AgentFiles {
@@ -62,22 +82,37 @@ pub enum Interpretation {
     },
 }
 
+/// The beginning of a correction that had no effect.
+const UNCHANGED: &str = "Your answer has not changed since the last correction.\n";
+
 /// Interprets the reply of a model as the outcome of a node's stage: checks it against what the
 /// node requires, and reads its directives. The text is scanned once, and the directives are
 /// redacted once.
 pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) -> Interpretation {
     let outcome = response_outcome(node, &reply.text);
-    let invalid = |checked: &Checked, expected| Interpretation::Invalid {
-        feedback: redactor.redact(&feedback(checked, expected)).into_owned(),
-        problem: redactor.redact(&checked.problem()).into_owned(),
+    let invalid = |checked: &Checked, expected| {
+        let unchanged = reply.is_unchanged && reply.contents().is_empty();
+        let unchanged = if unchanged { UNCHANGED } else { "" };
+        let feedback = format!("{unchanged}{}", feedback(checked, expected));
+        Interpretation::Invalid {
+            feedback: redactor.redact(&feedback).into_owned(),
+            problem: redactor.redact(&checked.problem()).into_owned(),
+        }
     };
     let llm = plan.find(node).and_then(|spec| spec.llm());
+    let mut notices = Vec::new();
     let found = match llm.map_or(&OutputSpec::Free, |llm| &llm.output) {
         OutputSpec::Free if reply.is_cut_off => {
             let outcome = Box::new(cut_off(outcome));
             return Interpretation::Valid { outcome, notices: Vec::new() };
         }
-        OutputSpec::Free => reply.texts().find_map(directives_object),
+        OutputSpec::Free => match reply.directives(&mut notices) {
+            Ok(found) => found,
+            Err(message) => {
+                let outcome = Box::new(unreadable(outcome, message));
+                return Interpretation::Valid { outcome, notices };
+            }
+        },
         OutputSpec::Routing => match reply.routing() {
             Ok(Checked::Valid(object)) => Some(object),
             Ok(checked) => return invalid(&checked, Expected::Routing),
@@ -106,11 +141,12 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
         }
     };
     let Some(mut object) = found else {
-        return Interpretation::Valid { outcome: Box::new(outcome), notices: Vec::new() };
+        return Interpretation::Valid { outcome: Box::new(outcome), notices };
     };
     redactor.redact_value(&mut object);
     let (directives, warnings) = Directives::read(object);
-    with_directives(outcome, plan, node, directives, warnings)
+    let outcome = with_directives(outcome, plan, node, (directives, warnings), &mut notices);
+    Interpretation::Valid { outcome: Box::new(outcome), notices }
 }
 
 /// The schema with its constants redacted as the answer is; `None` when that changes none. A constant that looks like a
@@ -139,13 +175,51 @@ fn redact_constants(json: &mut Value, is_constant: bool, redactor: &Redactor) {
 }
 
 impl Reply {
+    fn contents(&self) -> &[AgentFile] {
+        match &self.files {
+            AgentFiles::Contents(files) => files,
+            AgentFiles::Rejected(_) => &[],
+        }
+    }
+
     /// Where directives may be. The next text counts only when the one before has none at all.
     fn texts(&self) -> impl Iterator<Item = &str> {
-        let files = match &self.files {
-            AgentFiles::Contents(files) => files.as_slice(),
-            AgentFiles::Rejected(_) => &[],
-        };
-        std::iter::once(&self.text).chain(files).map(String::as_str)
+        let files = self.contents().iter().map(|file| file.text.as_str());
+        std::iter::once(self.text.as_str()).chain(files)
+    }
+
+    /// The object with the directives. An error says where one does not parse that states an outcome, which is
+    /// then not known; other objects that do not parse are notices.
+    fn directives(&self, notices: &mut Vec<EventBody>) -> Result<Option<Value>, String> {
+        let files = self.contents().iter().map(|file| {
+            let DirectivesObject { object, unreadable } = directives_object(&file.text);
+            let unreadable = unreadable.filter(|_| file.is_object());
+            (&*file.name, DirectivesObject { object, unreadable })
+        });
+        let answer = std::iter::once_with(|| ("the answer", directives_object(&self.text)));
+        for (source, DirectivesObject { object, unreadable }) in answer.chain(files) {
+            let object = object.map(|(_, object)| object);
+            let Some(unreadable) = unreadable else {
+                if object.is_some() {
+                    return Ok(object);
+                }
+                continue;
+            };
+            let message = unparsable(source, &unreadable);
+            notices.push(warning(message.clone()));
+            let is_failure = |object: &Value| {
+                let (directives, _) = Directives::read(object.clone());
+                directives.outcome == Some(OutcomeWord::Status(Status::Failed))
+            };
+            match object {
+                object if unreadable.states_outcome => {
+                    return object.filter(is_failure).map_or(Err(message), |it| Ok(Some(it)));
+                }
+                Some(object) => return Ok(Some(object)),
+                None => {}
+            }
+        }
+        Ok(None)
     }
 
     /// The routing object; an error is the correction that was recorded.
@@ -159,18 +233,36 @@ impl Reply {
     }
 }
 
+fn warning(message: String) -> EventBody {
+    EventBody::AgentWarning { kind: "directive".to_owned(), message, window: None }
+}
+
+/// What an object with directives is that does not parse, and where.
+fn unparsable(source: &str, unreadable: &Unreadable) -> String {
+    let Unreadable { states_outcome, line, column, message, .. } = unreadable;
+    let what = if *states_outcome { "an outcome" } else { "directives" };
+    format!(
+        "{what} in {source} cannot be read: the JSON does not parse at line {line}, column {column}: {message}"
+    )
+}
+
+/// The outcome of a stage that stated one which cannot be read: it may have failed.
+fn unreadable(outcome: Outcome, message: String) -> Outcome {
+    let failure = Failure::new(FailureClass::Deterministic, message);
+    let details = "with output_schema=\"routing\" the model is asked to correct it".to_owned();
+    let failure = Failure { stated: true, details: Some(details), ..failure };
+    Outcome { status: Status::Failed, failure: Some(failure), ..outcome }
+}
+
 /// Puts directives into the outcome, as far as a model may give them.
 fn with_directives(
     mut outcome: Outcome,
     plan: &Plan,
     node: &str,
-    mut directives: Directives,
-    warnings: Vec<Warning>,
-) -> Interpretation {
-    let warning =
-        |message| EventBody::AgentWarning { kind: "directive".to_owned(), message, window: None };
-    let mut notices: Vec<_> =
-        warnings.into_iter().map(|ignored| warning(ignored.message)).collect();
+    (mut directives, warnings): (Directives, Vec<Warning>),
+    notices: &mut Vec<EventBody>,
+) -> Outcome {
+    notices.extend(warnings.into_iter().map(|ignored| warning(ignored.message)));
     let updates = std::mem::take(&mut directives.context_updates);
     if directives.outcome.is_none() && directives.failure_reason.is_some() {
         let message = "`failure_reason` without an `outcome` is a note: the stage has not failed";
@@ -190,7 +282,7 @@ fn with_directives(
             Some(reason) => notices.push(EventBody::ContextRefused { key, reason }),
         }
     }
-    Interpretation::Valid { outcome: Box::new(outcome), notices }
+    outcome
 }
 
 /// The keys that every answer of a model writes.
@@ -313,7 +405,10 @@ mod tests {
     #[test]
     fn replies_are_read_without_io() {
         let none = AgentFiles::default;
-        let file = |text: &str| AgentFiles::Contents(vec![text.to_owned()]);
+        let file = |text: &str| {
+            let name = "status.json".to_owned();
+            AgentFiles::Contents(vec![AgentFile { name, text: text.to_owned() }])
+        };
         let routing = ", output_schema=routing";
         let label = r#"{"preferred_next_label": "fix"}"#;
         check_reply("", "Done.", none(), "succeeded -, 0 notices");
@@ -332,6 +427,32 @@ mod tests {
         let missing = "Your answer has no JSON object with a routing field.";
         check_reply(routing, "Done.", none(), missing);
         check_reply(routing, "Done.", AgentFiles::Rejected("Again.".to_owned()), "Again.");
+        let broken = r#"{"outcome": "failed",}"#;
+        check_reply("", broken, none(), "failed -, 1 notices");
+        check_reply(
+            "",
+            &format!(r#"{{"outcome": "succeeded"}} {broken}"#),
+            none(),
+            "failed -, 1 notices",
+        );
+        check_reply(
+            "",
+            &format!(r#"{{"outcome": "fail"}} {broken}"#),
+            none(),
+            "failed -, 1 notices",
+        );
+        check_reply("", &format!("{broken} {label}"), none(), "succeeded fix, 0 notices");
+        check_reply(
+            "",
+            &format!(r#"{label} {{"suggested_next_ids": [a]}}"#),
+            none(),
+            "succeeded fix, 1 notices",
+        );
+        check_reply("", r#"{"suggested_next_ids": [a]}"#, file(label), "succeeded fix, 1 notices");
+        check_reply("", broken, file(label), "failed -, 1 notices");
+        check_reply("", "Done.", file(broken), "failed -, 1 notices");
+        check_reply("", "Done.", file(&format!("result = {broken}")), "succeeded -, 0 notices");
+        check_reply(routing, broken, none(), "The JSON in your answer is not valid:");
         let schema = r#", output_schema="{\"required\":[\"n\"]}""#;
         check_reply(schema, r#"{"n": 1}"#, none(), "succeeded -, 0 notices");
         check_reply(schema, "{}", none(), "The JSON in your answer is not valid:");

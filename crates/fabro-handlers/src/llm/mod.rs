@@ -21,8 +21,8 @@ use async_trait::async_trait;
 use fabro_agent::Transcript;
 use fabro_engine::{Backend, Clock, Finished, Handler, NewBlob, NodeBody, Stage, StageEnd};
 use fabro_events::Event;
-use fabro_llm::ModelSource;
-use fabro_types::{BlobRef, Outcome, Usage};
+use fabro_llm::{AskingStage, Model, ModelSource, TurnCounts};
+use fabro_types::{BlobRef, BranchPath, Outcome, Usage};
 use serde_json::Value;
 
 use self::api::ApiConversation;
@@ -30,7 +30,7 @@ pub(crate) use self::exchange::NoReply;
 use self::exchange::{NextMessage, ValidReply, ask_until_valid};
 use self::external::ExternalConversation;
 pub use self::interpret::{
-    AgentFiles, Interpretation, Reply, interpret, interpret_simulated, invalid_outcome,
+    AgentFile, AgentFiles, Interpretation, Reply, interpret, interpret_simulated, invalid_outcome,
 };
 pub use self::joined_branches::FanIn;
 pub use self::journal::offload_notes;
@@ -71,6 +71,20 @@ impl LlmHandler {
         let threads = ThreadCache::default();
         let preambles = Preambles::new(&agents);
         Self { models, defaults, preambles, agents, tree, threads, clock }
+    }
+
+    /// What answers the stage, whose line has had these turns. The stages of a sub-workflow are on the branch of its
+    /// own stage.
+    pub(crate) fn model(&self, stage: &Stage, taken: &TurnCounts) -> Arc<dyn Model> {
+        let outer = stage.run.parent.as_ref().and_then(|parent| parent.branch.as_deref());
+        let branches: Vec<&str> = outer.into_iter().chain(stage.branch.as_deref()).collect();
+        (self.models)(&AskingStage {
+            node: &stage.at.node,
+            branch: BranchPath::new(&branches.join("/")),
+            visit: stage.at.visit,
+            taken,
+            taken_before_visit: stage.at.turns_before,
+        })
     }
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {
@@ -145,7 +159,10 @@ impl LlmHandler {
         let work_dir = Path::new(&stage.run.work_dir);
         let last = last_touched.filter(|file| *file != AgentStatus::NAME);
         // Any file of the project may be the last one; the directives of a large one were not meant.
-        let last = last.and_then(|file| text_of_file(&work_dir.join(file), AGENT_FILE_BYTES).ok());
+        let last = last.and_then(|file| {
+            let text = text_of_file(&work_dir.join(file), AGENT_FILE_BYTES).ok()??;
+            Some((file, text))
+        });
         let status = match status.text(AGENT_FILE_BYTES) {
             Ok(text) => text,
             Err(error) => {
@@ -154,9 +171,12 @@ impl LlmHandler {
                 None
             }
         };
-        let contents = status.into_iter().chain(last.flatten());
-        let redact = |text: String| self.agents.redactor.redact(&text).into_owned();
-        AgentFiles::Contents(contents.map(redact).collect())
+        let contents = status.map(|text| (AgentStatus::NAME, text)).into_iter().chain(last);
+        let redacted = |(name, text): (&str, String)| AgentFile {
+            name: name.to_owned(),
+            text: self.agents.redactor.redact(&text).into_owned(),
+        };
+        AgentFiles::Contents(contents.map(redacted).collect())
     }
 }
 

@@ -22,6 +22,7 @@ use super::joined_branches::FanIn;
 use super::summary::Summarised;
 use crate::agents::FailedServer;
 use crate::common::{canceled, text_of, warn};
+use crate::element;
 use crate::memory::{self, StageContext};
 use crate::render::render_prompt;
 
@@ -136,7 +137,7 @@ impl LlmHandler {
         let message = if let Some(message) = recorded_request(stage, recorded)? {
             message
         } else {
-            let mut prompt = render_prompt(stage)?;
+            let mut prompt = render_prompt(stage)? + &element::following_prompt(stage)?;
             if stage.spec().kind == NodeKind::FanIn {
                 let branches = FanIn::of(stage)?.sections(stage, &self.preambles).await?;
                 prompt = format!("{prompt}\n\n{branches}");

@@ -80,7 +80,7 @@ impl LlmHandler {
         let mut request = Request::new(vec![Message::user(prompt).into()]);
         request.model = Some(model);
         request.cache_key = Some(cache_key(stage));
-        let model = (self.models)(&stage.at.node, &stage.turns);
+        let model = self.model(stage, &stage.turns);
         let asking = self.asking(stage);
         let mut counted = Usage::default();
         let (failures, mut failed) = mpsc::unbounded_channel();

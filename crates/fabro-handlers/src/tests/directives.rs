@@ -352,3 +352,65 @@ fn what_is_wrong_with_an_answer_is_told_without_secrets() {
     let log = format!("{:?}", scene.events());
     assert!(log.contains("is none of") && !log.contains("hunter2"), "{log}");
 }
+
+#[test]
+fn a_stated_outcome_that_does_not_parse_fails_the_stage_with_the_place() {
+    let check = |answer: &str, expect: &[&str]| {
+        let story = routed(answer);
+        for part in expect {
+            assert!(story.contains(part), "no {part:?} in\n{story}");
+        }
+    };
+    let unread = "an outcome in the answer cannot be read: the JSON does not parse at";
+    check(
+        "{\"outcome\":\"failed\",\"failure_reason\":\"red:\n2 of 3\"}",
+        &["review@1 failed: red:"],
+    );
+    let comma = format!("{unread} line 1, column 21: trailing comma");
+    check(
+        r#"{"outcome":"failed",}"#,
+        &[&format!("review warns (directive) {comma}"), &format!("review@1 failed: {comma}")],
+    );
+    check(
+        "All good. {\"outcome\":\"succeeded\"}\nNo: {\"outcome\":\"failed\",\"n\":NaN}",
+        &[&format!("review@1 failed: {unread} line 2")],
+    );
+    check(
+        r#"{"outcome":"failed","failure_reason":"2 of"#,
+        &["review@1 failed", "it breaks off before its closing brace"],
+    );
+    check(
+        r#"{"preferred_next_label":fix}"#,
+        &["review warns (directive) directives in the answer cannot be read", "review@1 succeeded"],
+    );
+}
+
+#[test]
+fn a_status_file_that_does_not_parse_fails_the_stage() {
+    let source = "digraph { start -> a -> exit; a [prompt=x, auto_status=true] }";
+    let story = |status: &str| {
+        let scene = Scene::new(source).model(r#"{"a": [{"text": "Done."}]}"#);
+        scene.agent_writes("status.json", status).story()
+    };
+    let broken = story(r#"{"outcome": "failed", "failure_reason": "C:\Users"}"#);
+    assert!(broken.contains("a@1 failed: an outcome in status.json cannot be read"), "{broken}");
+    let broken_line = story("{\"outcome\": \"failed\", \"failure_reason\": \"a\nb\"}");
+    assert!(broken_line.contains("a@1 failed: a\nb"), "{broken_line}");
+}
+
+#[test]
+fn a_second_correction_says_that_nothing_has_changed() {
+    let source = r#"digraph { start -> a -> exit; a [shape=tab, output_retries=3, output_schema="{\"required\":[\"n\"]}"] }"#;
+    let model = r#"{"a": [{"text": "{}"}, {"text": "{}"}, {"text": "{\"m\": 1}"}, {"text": "{\"n\": 1}"}]}"#;
+    let scene = Scene::new(source).model(model);
+    scene.drive().unwrap();
+    let says = |event: &Event| match &event.entry.body {
+        EventBody::AgentMessage { role, text, .. } if role == "user" => {
+            Some(text.contains("Your answer has not changed since the last correction."))
+        }
+        _ => None,
+    };
+    let events = scene.events();
+    let said: Vec<bool> = events.iter().filter_map(says).collect();
+    assert_eq!(said, [false, false, true, false]);
+}

@@ -10,6 +10,7 @@ mod files;
 mod gate_texts;
 mod gates;
 mod keys;
+mod lists;
 mod resume;
 mod seen;
 mod sessions;
@@ -33,7 +34,8 @@ use fabro_engine::{
 };
 use fabro_events::{Event, EventBody, EventSink};
 use fabro_gate::{
-    AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply, Unavailable,
+    AskError, AutoApprove, Chain, GateVisit, Interviewer, Question, QueueInterviewer, Reply,
+    Unavailable,
 };
 use fabro_llm::{Model, ModelError, ModelSource, Part, Request, Role, Script, SimulatedModel};
 use fabro_redact::Redactor;
@@ -70,6 +72,7 @@ pub(super) struct Scene {
     /// When the driver is stopped.
     stop_after: Option<Duration>,
     run_dir: Option<PathBuf>,
+    resume_threads: bool,
     workflow_dir: String,
     store: Arc<MemoryStore>,
     run_id: RunId,
@@ -130,6 +133,7 @@ impl Scene {
             started_ms: LATE_MS,
             stop_after: None,
             run_dir: None,
+            resume_threads: false,
             workflow_dir: String::new(),
             store: Arc::default(),
             run_id: RunId::from_parts(1_700_000_000_000, 7),
@@ -171,6 +175,11 @@ impl Scene {
 
     pub(super) fn local(mut self) -> Self {
         self.exec = Work::Local;
+        self
+    }
+
+    pub(super) fn resuming_threads(mut self) -> Self {
+        self.resume_threads = true;
         self
     }
 
@@ -277,11 +286,14 @@ impl Scene {
                 work_dir: self.work_dir().display().to_string(),
                 bundle: self.bundle.to_bytes(),
                 dry_run,
-                context: [(
-                    crate::WORKFLOW_DIR.to_owned(),
-                    Arc::new(Value::from(self.workflow_dir.as_str())),
-                )]
-                .into(),
+                context: [
+                    Some((crate::WORKFLOW_DIR, Value::from(self.workflow_dir.as_str()))),
+                    self.resume_threads.then(|| (fabro_engine::keys::RESUME_THREADS, true.into())),
+                ]
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (key.to_owned(), Arc::new(value)))
+                .collect(),
                 ..NewRun::default()
             };
             let commit = begin(self.run_id, self.started_ms, &plan, new);
@@ -309,12 +321,12 @@ impl Scene {
         };
         let script = Script::from_json(&self.model).unwrap();
         let asked = Arc::clone(&self.asked);
-        let models: ModelSource = Arc::new(move |node, taken| {
-            let node: Arc<str> = node.into();
+        let models: ModelSource = Arc::new(move |stage| {
+            let node: Arc<str> = stage.node.into();
             let model: Box<dyn Model> = if dry_run {
                 Box::new(SimulatedModel { node: Arc::clone(&node) })
             } else {
-                Box::new(script.model(&node, taken))
+                Box::new(script.model_of(stage))
             };
             Arc::new(Listening { node, model, asked: Arc::clone(&asked) })
         });
@@ -355,7 +367,12 @@ impl Scene {
         for event in self.events() {
             if matches!(&event.entry.body, EventBody::GateAnswered { source, .. } if source == "answers")
             {
-                queue.skip(event.entry.node_id.as_deref().unwrap_or_default(), 1);
+                let gate = GateVisit {
+                    node: event.entry.node_id.clone().unwrap_or_default(),
+                    visit: event.entry.visit.unwrap_or(1),
+                    branch: event.entry.branch.clone(),
+                };
+                queue.skip(&gate, 1);
             }
         }
         match self.people {

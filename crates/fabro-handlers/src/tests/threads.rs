@@ -93,3 +93,36 @@ fn failed_turns_are_no_part_of_the_conversation() {
     b: > A < a2 > B
     ");
 }
+
+/// A run that waits for a person between two stages of a thread, and resumes with the answer.
+fn resumed(scene: Scene) -> String {
+    scene.drive().unwrap();
+    let message = answer("ask", "Y");
+    now(fabro_store::Inbox::post(&*scene.store, scene.run_id(), &message)).unwrap();
+    let story = scene.story();
+    let warnings = story.lines().filter(|line| line.contains("warns")).map(str::trim);
+    scene.asked() + &warnings.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_resume_leaves_the_thread_and_says_so_unless_the_settings_keep_it() {
+    let source = r"digraph {
+        start; exit; node [shape=tab]
+        graph [default_fidelity=full, default_thread=all]
+        start -> a -> ask; ask [shape=hexagon]; ask -> b [label=Yes]; b -> c -> exit
+        a [prompt=A]; b [prompt=B]; c [prompt=C]
+    }";
+    let scene = || Scene::new(source).model(&named(&["a", "b", "c"]));
+    let left = resumed(scene());
+    assert!(
+        left.contains("b warns (thread) the first stage after a resume sees summary:high"),
+        "{left}"
+    );
+    assert!(left.contains("\nb: > B\n") && left.contains("\nc: > A < a1 > "), "{left}");
+    let kept = resumed(scene().resuming_threads());
+    assert!(!kept.contains("warns") && kept.contains("\nb: > A < a1 > B\n"), "{kept}");
+    // Without an earlier stage of its thread, nothing is lost.
+    let alone = source.replace("b [prompt=B]", "b [prompt=B, thread_id=b]");
+    let alone = resumed(Scene::new(&alone).model(&named(&["a", "b", "c"])));
+    assert!(!alone.contains("warns"), "{alone}");
+}

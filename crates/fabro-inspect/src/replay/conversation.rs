@@ -20,6 +20,8 @@ pub(crate) struct Conversation {
     state: AnswerState,
     /// How many corrections were sent.
     pub(crate) corrections: u32,
+    /// The answer that the last of them was about.
+    corrected: Option<String>,
     /// A warning that the answer is invalid was recorded just before.
     follows_warning: bool,
 }
@@ -98,6 +100,7 @@ impl Conversation {
         is_complete.then(|| Reply {
             text: self.answer.clone(),
             is_cut_off: self.is_cut_off,
+            is_unchanged: self.corrected.as_ref() == Some(&self.answer),
             files,
             ..Reply::default()
         })
@@ -106,6 +109,7 @@ impl Conversation {
     /// A correction is sent: the next answer stands for itself.
     pub(crate) fn correct(&mut self) {
         self.corrections += 1;
+        self.corrected = Some(std::mem::take(&mut self.answer));
         self.await_answer();
     }
 }

@@ -121,6 +121,16 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
         attempts: BTreeMap::new(),
         unanswered: Vec::new(),
     };
+    // The driver knew of them before they were recorded with the end of their branch.
+    for event in &recorded {
+        if let EventBody::BranchCompleted { canceled: true, failure: Some(failure), .. } =
+            &event.entry.body
+            && failure.unavailable.is_some()
+            && let Some(branch) = &event.entry.branch
+        {
+            player.machine.branch_waits(branch, failure.clone());
+        }
+    }
     if let Some(first) = first_input(&recorded, cut.is_some(), &mut player.record) {
         player.play(first).await?;
     }
@@ -163,7 +173,8 @@ fn requests(settings: &RunSettings, redactor: Redactor) -> LlmHandler {
     let toolbox = Arc::new(RecordedTools { settings: settings.agent.clone() });
     let agents =
         Agents { settings: settings.agent.clone(), redactor, toolbox, ..Agents::default() };
-    let models: ModelSource = Arc::new(|node, _| Arc::new(SimulatedModel { node: node.into() }));
+    let models: ModelSource =
+        Arc::new(|stage| Arc::new(SimulatedModel { node: stage.node.into() }));
     // No request is priced.
     let defaults = settings.model_defaults();
     LlmHandler::new(models, defaults, agents, Arc::default(), Arc::new(|| 0))

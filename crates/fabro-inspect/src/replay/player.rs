@@ -12,7 +12,7 @@ use fabro_engine::{
 use fabro_events::{AnsweredBy, Event, EventBody, Note};
 use fabro_gate::{GateAnswer, Question};
 use fabro_handlers::{
-    AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret,
+    AgentFile, AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret,
     interpret_simulated, invalid_outcome,
 };
 use fabro_redact::Redactor;
@@ -365,7 +365,8 @@ impl Player {
             _ => return self.end(key, taken(&end)).await,
         }
         let directives = end.directives(self.had_to_route(key));
-        let files = AgentFiles::Contents(directives.into_iter().collect());
+        let file = |text| AgentFile { text, ..AgentFile::default() };
+        let files = AgentFiles::Contents(directives.map(file).into_iter().collect());
         let interpretation = self.interpret(key, files)?;
         self.end_changed(key, Some(&end), interpretation).await
     }

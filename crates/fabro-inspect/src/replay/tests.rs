@@ -115,7 +115,7 @@ impl Taped {
         let handler = Registry::new(Services {
             exec: Some(exec),
             env: Vec::new(),
-            models: Arc::new(move |node, taken| Arc::new(script.model(node, taken))),
+            models: Arc::new(move |stage| Arc::new(script.model_of(stage))),
             defaults: ModelDefaults::default(),
             agents: Agents {
                 settings: self.bundle.settings.agent.clone(),

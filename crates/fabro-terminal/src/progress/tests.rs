@@ -222,6 +222,21 @@ fn running_stages_of_sub_workflows_are_below_the_stages_that_run_them() {
 }
 
 #[test]
+fn the_stages_of_a_sub_workflow_are_named_by_the_element_it_runs_for() {
+    let paint = Paint::new(false);
+    let mut state = State::default();
+    let sub = run(2);
+    let inner = run(3);
+    let created = created_by(run(7), "sub", Some("each@1/sub[2]"));
+    state.tell_child(&event(sub, "", created), Mode::Live, paint);
+    state.tell_child(&event(sub, "search", started("agent")), Mode::Live, paint);
+    state.tell_child(&event(inner, "", created_by(sub, "search", None)), Mode::Live, paint);
+    state.tell_child(&event(inner, "look", started("agent")), Mode::Live, paint);
+    let shown = state.area_text('*', 0, paint).join("\n");
+    assert!(shown.contains("search[2]") && shown.contains("look[2]"), "{shown}");
+}
+
+#[test]
 fn a_fan_out_counts_its_branches() {
     let mut state = State::default();
     let mut tell = |branch: Option<&str>, node: &str, body| {

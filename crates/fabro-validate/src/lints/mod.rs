@@ -35,6 +35,7 @@ mod unknown_outcome;
 mod unknown_shape;
 mod unknown_tool;
 mod unreachable_node;
+mod unread_element;
 mod unused_style;
 mod unwritten_key;
 mod without_effect;
@@ -82,6 +83,7 @@ const LINTS: &[Lint] = &[
     unknown_shape::check,
     unknown_tool::check,
     unreachable_node::check,
+    unread_element::check,
     unused_style::check,
     unwritten_key::check,
     without_effect::check,
