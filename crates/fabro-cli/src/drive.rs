@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use fabro_engine::{checkpoint, read_all, stage_dir};
-use fabro_events::{Candidate, Event, EventBody, PauseReason, StageFailure};
+use fabro_engine::{checkpoint, last_state_event, read_all, stage_dir};
+use fabro_events::{Candidate, Event, EventBody, OverriddenCheck, PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_inspect::{Cause, changes};
 use fabro_run::{
@@ -105,6 +105,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     if matches!(mode, Mode::Live | Mode::Plain) && has_worktree {
         output::stderr(&branch_text(id, global).await?);
     }
+    if matches!(mode, Mode::Live | Mode::Plain) {
+        output::stderr(&overridden_text(id, global).await?);
+    }
     Ok(match result {
         DriveResult::Succeeded => Exit::SUCCEEDED,
         DriveResult::PartiallySucceeded(_) | DriveResult::Failed { .. } | DriveResult::Canceled => {
@@ -184,6 +187,20 @@ async fn interrupted(
             "\nstopping; press Ctrl-C again to stop immediately. Continue with: {resume}\n"
         ));
     }
+}
+
+/// The failed checks that a person has overridden in a run that has ended; empty without any.
+async fn overridden_text(run: RunId, global: &Global) -> anyhow::Result<String> {
+    let last = last_state_event(&global.store_to_read()?, run).await?;
+    let checks = last.iter().flat_map(|last| last.entry.body.overridden());
+    Ok(checks.map(|check| format!("overridden: {}\n", overridden(check))).collect())
+}
+
+/// A failed check that a person has overridden, and how.
+pub(crate) fn overridden(check: &OverriddenCheck) -> String {
+    let OverriddenCheck { check, gate, choice, by } = check;
+    let text = format!("{}, by {by} ({choice} at {gate}): {}", check.node, check.failure.message);
+    one_line(&text, SHOWN)
 }
 
 /// Where the changes of a run with a git worktree are, and what to do with them; empty when there are none.
@@ -297,6 +314,7 @@ const LISTED: usize = 5;
 
 fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> String {
     let count = match unhandled.len() {
+        0 => "its exit says so".to_owned(),
         1 => "1 failure was not handled".to_owned(),
         count => format!("{count} failures were not handled"),
     };

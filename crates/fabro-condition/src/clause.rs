@@ -107,6 +107,36 @@ impl Clause {
         self.comparison.as_ref().map(|comparison| comparison.operator)
     }
 
+    /// Whether it holds after a stage with this status; `None` when that does not decide it.
+    pub(crate) fn holds_after(&self, status: Status) -> Option<bool> {
+        let equals = match self.context_key() {
+            "outcome" => match (self.value().map(Status::parse), status) {
+                (None, _) => return Some(true),
+                (Some(Some(value)), _) => Some(value == status),
+                // A stage that ends with a word of the workflow's own has succeeded.
+                (Some(None), Status::Succeeded) => None,
+                (Some(None), _) => Some(false),
+            },
+            "command.exit_code" if self.value() == Some("0") => match status {
+                Status::Failed => Some(false),
+                Status::Succeeded => Some(true),
+                _ => None,
+            },
+            "failure_class" | "failure_signature" if status == Status::Succeeded => {
+                match self.value() {
+                    None => return Some(false),
+                    Some(value) => Some(value.is_empty()),
+                }
+            }
+            _ => None,
+        };
+        match self.operator()? {
+            Operator::Equal => equals,
+            Operator::NotEqual => equals.map(|equals| !equals),
+            _ => None,
+        }
+    }
+
     /// What the key is compared with, without quotes; `None` when the key stands alone.
     pub fn value(&self) -> Option<&str> {
         self.comparison.as_ref().map(|comparison| &*comparison.value)

@@ -34,6 +34,7 @@ mod tests;
 
 pub use clause::{Clause, Operator};
 pub use eval::ConditionResult;
+use fabro_types::Status;
 pub use fabro_types::{ClauseResult, SyntaxError};
 pub use lookup::{Lookup, find};
 
@@ -94,6 +95,33 @@ impl Condition {
     /// ```
     pub fn possible(&self, mut clause: impl FnMut(usize) -> Option<bool>) -> Possible {
         self.expr.possible(&mut clause)
+    }
+
+    /// Whether it reads how the stage before it ended: `outcome`, `failure_class`, `failure_signature` or
+    /// `command.exit_code`.
+    pub fn reads_result(&self) -> bool {
+        self.keys().any(|key| {
+            key == "outcome" || key == "command.exit_code" || key.starts_with("failure_")
+        })
+    }
+
+    /// What the result can be after a stage that ended with this status; what else it reads may have any value.
+    ///
+    /// ```
+    /// use fabro_condition::Condition;
+    /// use fabro_types::Status;
+    ///
+    /// let condition = Condition::parse("outcome=failed && attempts < 3").unwrap();
+    /// assert!(condition.possible_after(Status::Failed).holds);
+    /// assert!(!condition.possible_after(Status::Succeeded).holds);
+    /// ```
+    pub fn possible_after(&self, status: Status) -> Possible {
+        self.possible(|clause| self.clauses.get(clause)?.holds_after(status))
+    }
+
+    /// Whether it is for a failure: it can hold after one, and not after a success.
+    pub fn is_for_failure(&self) -> bool {
+        self.possible_after(Status::Failed).holds && !self.possible_after(Status::Succeeded).holds
     }
 
     /// True for an empty text: an edge with it is unconditional.

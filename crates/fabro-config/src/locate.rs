@@ -79,6 +79,8 @@ impl RunFile {
         let own = Settings {
             model: ModelSettings::default(),
             agent: self.config.agent.clone().resolved(self.dir(), home)?,
+            on_failure: self.config.on_failure,
+            max_cost: self.config.max_cost,
             on_unavailable: self.config.on_unavailable,
             retry_unavailable: self.config.retry_unavailable,
             resume_threads: self.config.resume_threads,

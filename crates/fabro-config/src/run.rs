@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
+use fabro_types::{Diagnostic, ModelInfo, OnFailure, OnUnavailable};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,6 +32,10 @@ pub struct RunConfig {
     pub prepare: Vec<PrepareStep>,
     /// `run.agent`: the settings of agents whose node does not set them.
     pub agent: AgentSettings,
+    /// `run.on_failure`: what follows a failure, where the workflow does not say.
+    pub on_failure: Option<OnFailure>,
+    /// `run.max_cost`: the spending limit in US dollars of a workflow without its own.
+    pub max_cost: Option<f64>,
     /// `run.on_unavailable`: what follows when no model or agent is available, where the workflow
     /// does not say.
     pub on_unavailable: Option<OnUnavailable>,
@@ -149,6 +153,8 @@ pub(crate) fn parse_as(
         env: checked.take("/run/sandbox/env"),
         prepare: take_prepare(&mut checked),
         agent: checked.take("/run/agent"),
+        on_failure: checked.take("/run/on_failure"),
+        max_cost: checked.take("/run/max_cost"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         resume_threads: checked.take("/run/resume_threads"),

@@ -148,6 +148,8 @@ const COMMON: &[Setting] = &[
     ("run.model.fallbacks", Strings),
     ("run.model.script", String),
     ("run.model.script_when", Word(&["no_provider", "always"])),
+    ("run.on_failure", Word(&["stop", "exit", "route", "succeed", "continue"])),
+    ("run.max_cost", Positive("an amount in US dollars")),
     ("run.on_unavailable", Word(&["pause", "fail"])),
     ("run.retry_unavailable", Duration),
     ("run.resume_threads", Bool),

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fabro_types::control_files::SETTINGS_FILES;
-use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
+use fabro_types::{Diagnostic, ModelInfo, OnFailure, OnUnavailable};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
@@ -32,6 +32,10 @@ pub struct Settings {
     pub model: ModelSettings,
     /// `run.agent`.
     pub agent: AgentSettings,
+    /// `run.on_failure`: what follows a failure, where the workflow does not say.
+    pub on_failure: Option<OnFailure>,
+    /// `run.max_cost`: the spending limit in US dollars of a workflow without its own.
+    pub max_cost: Option<f64>,
     /// `run.on_unavailable`: what follows when no model or agent is available, where the workflow
     /// does not say.
     pub on_unavailable: Option<OnUnavailable>,
@@ -137,6 +141,8 @@ impl Settings {
         Self {
             model,
             agent: self.agent.or(weaker.agent),
+            on_failure: self.on_failure.or(weaker.on_failure),
+            max_cost: self.max_cost.or(weaker.max_cost),
             on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
             resume_threads: self.resume_threads.or(weaker.resume_threads),
@@ -170,6 +176,8 @@ fn parse_with(
         defaults: RunDefaults::take(&mut checked),
         model: checked.take("/run/model"),
         agent: checked.take("/run/agent"),
+        on_failure: checked.take("/run/on_failure"),
+        max_cost: checked.take("/run/max_cost"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         resume_threads: checked.take("/run/resume_threads"),

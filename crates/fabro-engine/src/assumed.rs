@@ -182,6 +182,8 @@ impl Query<'_> {
             random: false,
             restart: edge.loop_restart,
             gate: None,
+            failure: None,
+            overrides: Vec::new(),
             candidates: self.candidates.to_vec(),
         }
     }

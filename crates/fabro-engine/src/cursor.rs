@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use fabro_context::{Context, keys};
-use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, StageFailure, Tier};
+use fabro_events::{
+    CompletedStage, EdgeChoice, Entry, Event, EventBody, FailureHandling, OverriddenCheck,
+    StageFailure, Tier,
+};
 use fabro_types::{
     BranchPath, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status, Usage,
 };
@@ -12,10 +15,11 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::{ActiveStage, RecordedAnswer};
+use crate::exit::never_reached;
 use crate::fanout::FanOut;
 use crate::for_each;
 use crate::inconsistent::Inconsistent;
-use crate::open_failures::{OpenFailure, OpenFailures, handles_failure};
+use crate::open_failures::{OpenFailure, OpenFailures, handled_by_older_rule};
 use crate::select::place_of;
 use crate::turns::{Turns, add_growth, take_most};
 
@@ -39,8 +43,14 @@ pub struct Cursor {
     pub ends: OrdMap<Arc<str>, NodeEnd>,
     /// How often each failure has left its node by a jump, by node and signature.
     pub breaker: OrdMap<Arc<str>, OrdMap<String, u32>>,
+    /// How often each failure of a node was its result, by signature.
+    pub(crate) equal_failures: OrdMap<Arc<str>, u32>,
     /// The failures that nothing has handled yet.
     pub open_failures: OpenFailures,
+    /// The failed checks that a person has overridden at a gate, and that have not ended well since.
+    pub overridden: Vector<OverriddenCheck>,
+    /// The person who answered the last gate; `None` where nobody did.
+    pub(crate) answered_by: Option<Arc<str>>,
     /// The failure that the last restart of this line began with, which is no longer in `history`.
     pub restarted_by: Option<Arc<StageFailure>>,
     /// The fan-out whose join this line has come to; the edges of a fan-in or of conditional nodes
@@ -269,6 +279,9 @@ impl Cursor {
             turns,
             ends: self.ends.clone(),
             breaker: self.breaker.clone(),
+            equal_failures: self.equal_failures.clone(),
+            overridden: self.overridden.clone(),
+            answered_by: None,
             open_failures: self.open_failures.clone(),
             restarted_by: self.restarted_by.clone(),
             joined: None,
@@ -324,7 +337,10 @@ impl Cursor {
             EventBody::GateAsked { .. } => {
                 self.running("a question")?.gate_asked_ms.get_or_insert(event.ts_ms);
             }
-            EventBody::GateAnswered { selected, text, .. } => {
+            EventBody::GateAnswered { selected, text, source, by, .. } => {
+                let is_person = !["auto", "timeout"].contains(&source.as_str());
+                let name = by.as_ref().map_or(source, |by| &by.name);
+                self.answered_by = is_person.then(|| name.as_str().into());
                 let selected = selected.as_str().into();
                 let text = text.as_deref().map(Into::into);
                 let answer = RecordedAnswer { selected, text };
@@ -370,6 +386,9 @@ impl Cursor {
         self.visits.insert(Arc::clone(&node), visit);
         self.ranks.next = rank.saturating_add(self.ranks.stride);
         self.degrade &= handler == NodeKind::Conditional;
+        if !matches!(handler, NodeKind::Conditional | NodeKind::Wait | NodeKind::Exit) {
+            self.open_failures.handle_leaving();
+        }
         self.context.set(keys::CURRENT_NODE, Value::from(node.as_ref()));
         self.context.set(keys::NODE_VISIT_COUNT, Value::from(visit));
         self.context.set(keys::FIDELITY, Value::from(fidelity.as_str()));
@@ -407,6 +426,21 @@ impl Cursor {
         self.context.set(key, Value::from(attempt));
         self.count_turns(&node, handler, usage.requests());
         Ok(())
+    }
+
+    /// What the context says of the failure of a stage that has ended.
+    fn note_result(&mut self, outcome: &Outcome) {
+        match &outcome.failure {
+            Some(failure) if outcome.status != Status::Succeeded => self.failed_as(failure),
+            _ if outcome.status == Status::Failed => {}
+            _ => {
+                for key in [keys::FAILURE_CLASS, keys::FAILURE_SIGNATURE] {
+                    if self.context.get(key).is_some() {
+                        self.context.set(key, Value::from(""));
+                    }
+                }
+            }
+        }
     }
 
     fn failed_as(&mut self, failure: &Failure) {
@@ -455,9 +489,7 @@ impl Cursor {
         self.context.set(keys::PREFERRED_LABEL, Value::from(label));
         self.position =
             Position::ChoosingEdge { node: Arc::clone(&stage.node), visit: stage.visit };
-        if let Some(failure) = &outcome.failure {
-            self.failed_as(failure);
-        }
+        self.note_result(outcome);
         if stage.handler == NodeKind::Conditional {
             return Ok(());
         }
@@ -469,7 +501,12 @@ impl Cursor {
             self.remember_for_join(&stage.node, outcome);
         }
         if outcome.status.is_good() {
-            self.breaker.remove(&stage.node);
+            self.ended_well(&stage.node);
+        }
+        if outcome.status == Status::Failed
+            && let Some(failure) = &outcome.failure
+        {
+            *self.equal_failures.entry(failure.signature.as_str().into()).or_default() += 1;
         }
         if stage.handler != NodeKind::FanIn {
             self.joined = None;
@@ -505,6 +542,13 @@ impl Cursor {
         let failure = Some(Arc::new(failure.signed(&stage.node)));
         let end = NodeEnd { first_rank, status: Status::Skipped, failure };
         self.ends.insert(Arc::clone(&stage.node), end);
+    }
+
+    fn ended_well(&mut self, node: &str) {
+        self.breaker.remove(node);
+        if !self.overridden.is_empty() {
+            self.overridden.retain(|overridden| *overridden.check.node != *node);
+        }
     }
 
     /// Keeps the failure of a stage until something handles it, or the node ends well.
@@ -579,18 +623,31 @@ impl Cursor {
         self.position = Position::Ready { node: Arc::clone(&choice.to), via };
     }
 
-    /// Forgets the failures that this choice handles.
+    /// What this choice does with the failures that leave by it.
     fn note_handled(&mut self, choice: &EdgeChoice) {
-        if handles_failure(choice) {
-            let last = self.last.as_ref().map(|last| Arc::clone(&last.node));
-            let failed = if choice.tier == Tier::GoalGate { choice.gate.clone() } else { last };
-            let joined = self.joined.clone().filter(|_| choice.tier != Tier::GoalGate);
-            for node in failed.iter().chain(&joined) {
-                self.open_failures.handled(node);
+        let is_of_older_version = choice.failure.is_none();
+        match choice.failure {
+            Some(FailureHandling::AtExit) => self.open_failures.reopen_leaving(),
+            Some(FailureHandling::Unhandled) => {}
+            None if !handled_by_older_rule(choice) => {}
+            Some(FailureHandling::Handled) | None => {
+                let last = self.last.as_ref().map(|last| Arc::clone(&last.node));
+                let failed = if choice.tier == Tier::GoalGate { choice.gate.clone() } else { last };
+                let joined = self.joined.clone().filter(|_| choice.tier != Tier::GoalGate);
+                for node in failed.iter().chain(&joined) {
+                    self.open_failures.leave(node);
+                }
+                if is_of_older_version {
+                    self.open_failures.handle_leaving();
+                }
             }
         }
         if choice.tier == Tier::Join {
             self.joined = self.last.as_ref().map(|last| Arc::clone(&last.node));
+        }
+        for overridden in &choice.overrides {
+            self.overridden.retain(|it| it.check.stage() != overridden.check.stage());
+            self.overridden.push_back(overridden.clone());
         }
     }
 
@@ -602,8 +659,11 @@ impl Cursor {
         };
         // A jump without a failure, such as that of a goal gate which was skipped, is not counted.
         let Some(node) = node else { return };
-        let failure = self.ends.get(&node).and_then(|end| end.failure.as_ref());
-        let Some(signature) = failure.map(|failure| failure.signature.clone()) else { return };
+        let signature = match self.ends.get(&node) {
+            Some(end) => end.failure.as_ref().map(|failure| failure.signature.clone()),
+            None => Some(never_reached(&node).signature).filter(|_| choice.tier == Tier::GoalGate),
+        };
+        let Some(signature) = signature else { return };
         *self.breaker.entry(node).or_default().entry(signature).or_default() += 1;
     }
 
@@ -622,15 +682,22 @@ impl Cursor {
             self.ranks.next.max(branch.ranks.last().saturating_add(self.ranks.stride));
         if let Some((fan_out, index)) = element {
             take_most(&mut self.visits, &base.visits, &branch.visits);
+            take_most(&mut self.equal_failures, &base.equal_failures, &branch.equal_failures);
             self.turns.absorb_element(&base.turns, &branch.turns, fan_out, index);
         } else {
             add_growth(&mut self.visits, &base.visits, &branch.visits);
+            add_growth(&mut self.equal_failures, &base.equal_failures, &branch.equal_failures);
             self.turns.absorb(&base.turns, &branch.turns);
+        }
+        for overridden in &branch.overridden {
+            if !self.overridden.contains(overridden) {
+                self.overridden.push_back(overridden.clone());
+            }
         }
         for item in base.ends.diff(&branch.ends) {
             if let DiffItem::Add(node, end) | DiffItem::Update { new: (node, end), .. } = item {
                 if end.status.is_good() {
-                    self.breaker.remove(node);
+                    self.ended_well(node);
                 }
                 // Of the ends of a node in several branches, one that is not good counts.
                 let earlier =

@@ -1,17 +1,18 @@
 //! The list of a fan-out with `for_each`: read once, when the fan-out begins. Its event keeps it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fabro_blob::{NewBlob, OFFLOAD_LIMIT, offload_value};
 use fabro_context::{Context, keys};
 use fabro_events::{CreatedRun, ForEach, PlannedBranch};
-use fabro_plan::{ForEachSpec, ListSource, TextTemplate, Vars};
+use fabro_plan::{ForEachSpec, ListSource, TextTemplate};
 use fabro_types::{BlobRef, BranchPath, excerpt};
 use serde_json::Value;
 
 use crate::list_text;
+use crate::run_vars::RunVars;
 use crate::select::{LookupError, SelectError, Values, find};
 
 /// What an element is in a dry run in which nothing makes the list.
@@ -90,15 +91,9 @@ impl ListQuery<'_> {
         text: &TextTemplate,
         needs: &mut BTreeSet<BlobRef>,
     ) -> Result<Option<Value>, LookupError> {
-        let vars = Arc::new(ListVars {
-            run: Arc::clone(self.run),
-            context: self.context.clone(),
-            read: self.values.read.clone(),
-            pending: self.values.pending.to_vec(),
-            needs: Mutex::default(),
-        });
+        let vars = RunVars::new(self.run, self.context, self.values);
         let value = text.template.value(Arc::clone(&vars) as _);
-        needs.append(&mut vars.needs.lock().unwrap_or_else(PoisonError::into_inner));
+        needs.append(&mut vars.needs());
         value.map(Some).map_err(|error| LookupError(error.to_string()))
     }
 
@@ -155,36 +150,5 @@ pub(crate) fn enter(context: &mut Context, list: &ForEach, index: usize) {
         context.set(Arc::clone(&list.name), Arc::clone(item));
         context.set(format!("{}_index", list.name), Value::from(index));
         context.set(keys::ITEM_INDEX, Value::from(index));
-    }
-}
-
-/// The values that the template of a list reads.
-struct ListVars {
-    run: Arc<CreatedRun>,
-    context: Context,
-    read: BTreeMap<BlobRef, Result<Value, String>>,
-    pending: Vec<NewBlob>,
-    /// Blobs that have to be read first.
-    needs: Mutex<BTreeSet<BlobRef>>,
-}
-
-impl Vars for ListVars {
-    fn goal(&self) -> &str {
-        &self.run.goal
-    }
-
-    fn input(&self, name: &str) -> Option<Value> {
-        self.run.inputs.get(name).cloned()
-    }
-
-    fn context(&self, key: &str) -> Result<Option<Arc<Value>>, String> {
-        let Some(value) = self.context.get_shared(key) else { return Ok(None) };
-        let Some(blob) = BlobRef::from_value(&value) else { return Ok(Some(value)) };
-        let values = Values { read: &self.read, pending: &self.pending };
-        if let Some(value) = values.get(&blob) {
-            return value.map(|value| Some(Arc::new(value)));
-        }
-        self.needs.lock().unwrap_or_else(PoisonError::into_inner).insert(blob);
-        Err("it is not read yet".to_owned())
     }
 }

@@ -79,6 +79,7 @@ mod clock;
 mod cursor;
 mod deadlines;
 mod drive;
+mod exit;
 mod fanout;
 mod for_each;
 mod handler;
@@ -98,6 +99,7 @@ mod open_failures;
 mod pause_rule;
 mod random;
 mod retry;
+mod run_vars;
 mod select;
 mod stage_builder;
 mod state;
@@ -119,9 +121,9 @@ pub use fabro_blob::{
 pub use fabro_condition::Condition;
 pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
-    AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, ForEachSpec, GraphSpec, HumanSpec,
-    InputSpec, Isolation, JoinPolicy, Language, LlmSpec, ManagerSpec, Merge, Mode, NodeBody,
-    NodeSpec, OnFailure, OutputSpec, ParallelSpec, Plan, PlanError, RenderError, RetryTargets,
+    AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, ExitSpec, ForEachSpec, GraphDefaults,
+    GraphSpec, HumanSpec, InputSpec, Isolation, JoinPolicy, Language, LlmSpec, ManagerSpec, Merge,
+    Mode, NodeBody, NodeSpec, OutputSpec, ParallelSpec, Plan, PlanError, RenderError, RetryTargets,
     ShowSpec, TextTemplate, Vars,
 };
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use fabro_blob::READ_LIMIT;
 use fabro_events::{
-    Candidate, CompletedStage, EdgeChoice, Entry, Event, EventBody, Note, PauseReason, StageFailure,
+    Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason, StageFailure,
 };
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::{Backend, NodeSpec};
-use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status, Usage};
+use fabro_types::{
+    BlobRef, Failure, FailureClass, Fidelity, NodeKind, OnFailure, Outcome, Status, Usage,
+};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
@@ -21,16 +23,6 @@ use crate::line::{MAIN, is_main};
 use crate::offload::offload_patch;
 use crate::state::{Phase, RunState};
 use crate::{NewBlob, Plan, pause_rule, random, retry};
-
-/// What the goal gates say at an exit.
-pub(crate) enum GoalGates {
-    /// All that were visited are met.
-    Met,
-    /// One is not, and the run goes to its retry target.
-    Retry(EdgeChoice),
-    /// One is not, and no retry target is left.
-    Failed(Failure),
-}
 
 /// A run's state together with its plan: takes inputs, gives events.
 pub struct Machine {
@@ -44,6 +36,8 @@ pub struct Machine {
     pub(crate) needs_limit: u64,
     /// The branch whose fan-out begins once they are read.
     pub(crate) waiting_fan_out: Option<Arc<str>>,
+    /// The attempt whose stage ends once they are read.
+    waiting_end: Option<(Arc<str>, Finished)>,
     pub(crate) runnable_lines: VecDeque<Arc<str>>,
     pub(crate) commit: Commit,
     pub(crate) now_ms: i64,
@@ -67,6 +61,7 @@ impl Machine {
             needs: BTreeSet::new(),
             needs_limit: READ_LIMIT,
             waiting_fan_out: None,
+            waiting_end: None,
             runnable_lines: VecDeque::new(),
             commit: Commit::default(),
             now_ms: 0,
@@ -195,6 +190,9 @@ impl Machine {
                 if let Some(branch) = self.waiting_fan_out.take() {
                     self.fan_out(&branch)?;
                 }
+                if let Some((branch, finished)) = self.waiting_end.take() {
+                    self.ended(&branch, finished)?;
+                }
             }
             Input::Idle { gates, unavailable, failed_turns, used } => {
                 self.pause(gates, unavailable, failed_turns, used);
@@ -305,7 +303,7 @@ impl Machine {
     }
 
     /// Starts a stage, and returns which visit of the node it is.
-    fn start_stage(
+    pub(crate) fn start_stage(
         &mut self,
         branch: &str,
         node: &NodeSpec,
@@ -349,40 +347,6 @@ impl Machine {
         exact.or_else(|| edges().next().filter(|_| label.is_none()))
     }
 
-    fn exit(&mut self, branch: &Arc<str>, node: &NodeSpec) -> Result<(), Inconsistent> {
-        if is_main(branch) {
-            let main = self.cursor(MAIN)?;
-            match self.unmet_gate(main)? {
-                GoalGates::Met => {}
-                GoalGates::Failed(failure) => {
-                    self.fail_run(failure);
-                    return Ok(());
-                }
-                GoalGates::Retry(choice) => {
-                    let visit = main.visits_of(&node.id) + 1;
-                    self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
-                    self.runnable_lines.push_back(Arc::clone(branch));
-                    return Ok(());
-                }
-            }
-        }
-        let visit = self.start_stage(branch, node, None)?;
-        let end = completed(self.running_stage(branch)?, Outcome::succeeded().into());
-        self.emit_for(branch, node, visit, EventBody::StageCompleted(Arc::new(end)));
-        if !is_main(branch) {
-            return self.end_branch(branch, None);
-        }
-        let usage = self.state.usage.clone();
-        let artifact_count = self.state.artifact_count;
-        let unhandled = self.unhandled(self.cursor(MAIN)?);
-        let unhandled: Vec<StageFailure> =
-            unhandled.into_iter().map(Arc::unwrap_or_clone).collect();
-        let status =
-            if unhandled.is_empty() { Status::Succeeded } else { Status::PartiallySucceeded };
-        self.emit(MAIN, EventBody::RunCompleted { status, usage, artifact_count, unhandled });
-        Ok(())
-    }
-
     /// An attempt of the running stage has ended: it is retried, or the stage ends.
     pub(crate) fn ended(
         &mut self,
@@ -409,6 +373,18 @@ impl Machine {
             }
             apply_failure_leniency(node, outcome, failure);
         }
+        if outcome.status == Status::Failed && self.on_failure(node) == OnFailure::Succeed {
+            offload_patch(&mut outcome.context_updates, &mut self.commit.blobs);
+            match self.leads_to_an_edge_of_its_own(branch, node, &finished)? {
+                Ok(true) => {}
+                Ok(false) => succeed_anyway(&mut finished.outcome),
+                Err(needs) => {
+                    self.need(needs, READ_LIMIT);
+                    self.waiting_end = Some((Arc::clone(branch), finished));
+                    return Ok(());
+                }
+            }
+        }
         self.complete(branch, node, finished)
     }
 
@@ -421,6 +397,9 @@ impl Machine {
         offload_patch(&mut finished.outcome.context_updates, &mut self.commit.blobs);
         let failed =
             finished.outcome.status == Status::Failed && node.kind != NodeKind::Conditional;
+        if failed {
+            self.warn_of_third_failure(branch, node, &finished.outcome)?;
+        }
         let stage = self.running_stage(branch)?;
         let visit = stage.visit;
         finished.outcome.artifacts = stage.artifacts.iter().map(ToString::to_string).collect();
@@ -429,6 +408,27 @@ impl Machine {
             if failed { EventBody::StageFailed(end) } else { EventBody::StageCompleted(end) };
         self.emit_for(branch, node, visit, body);
         self.runnable_lines.push_back(Arc::clone(branch));
+        Ok(())
+    }
+
+    /// Says so when a node fails in the same way for the third time: each time costs something.
+    fn warn_of_third_failure(
+        &mut self,
+        branch: &str,
+        node: &NodeSpec,
+        outcome: &Outcome,
+    ) -> Result<(), Inconsistent> {
+        let Some(failure) = outcome.failure.as_ref() else { return Ok(()) };
+        let cursor = self.cursor(branch)?;
+        let before = cursor.equal_failures.get(failure.signature.as_str());
+        if before != Some(&2) || failure.class == FailureClass::Canceled {
+            return Ok(());
+        }
+        let visit = self.running_stage(branch)?.visit;
+        let message = format!("the same failure for the third time: {}", failure.message);
+        let body =
+            EventBody::AgentWarning { kind: "repeated_failure".to_owned(), message, window: None };
+        self.emit_for(branch, node, visit, body);
         Ok(())
     }
 
@@ -525,8 +525,13 @@ impl Machine {
     }
 
     pub(crate) fn run_failed(&self, failure: Failure, candidates: Vec<Candidate>) -> EventBody {
-        let cause = self.first_cause();
-        EventBody::RunFailed { failure, cause, usage: self.state.usage.clone(), candidates }
+        EventBody::RunFailed {
+            failure,
+            cause: self.first_cause(),
+            usage: self.state.usage.clone(),
+            candidates,
+            overridden: self.overridden(),
+        }
     }
 
     pub(crate) fn random<'a>(
@@ -575,7 +580,7 @@ fn thread_left() -> EventBody {
     EventBody::AgentWarning { kind: "thread".to_owned(), message: message.to_owned(), window: None }
 }
 
-fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entry {
+pub(crate) fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entry {
     let mut entry = Entry::new(body);
     entry.branch = (!is_main(branch)).then(|| Arc::from(branch));
     entry.node_id = Some(Arc::clone(&node.id));
@@ -585,7 +590,7 @@ fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entr
 }
 
 /// What is recorded of the end of a stage.
-fn completed(stage: &ActiveStage, finished: Finished) -> CompletedStage {
+pub(crate) fn completed(stage: &ActiveStage, finished: Finished) -> CompletedStage {
     CompletedStage {
         rank: stage.rank,
         attempts: stage.attempt,
@@ -608,6 +613,15 @@ fn inherited_outcome(cursor: &Cursor) -> Outcome {
         suggested_next_ids: before.suggested_next_ids.clone(),
         failure: before.failure.clone(),
         ..Outcome::succeeded()
+    }
+}
+
+/// A failure that no edge is for is none, because `on_failure=succeed` says so; it stays in the record.
+fn succeed_anyway(outcome: &mut Outcome) {
+    outcome.status = Status::Succeeded;
+    if let Some(failure) = &outcome.failure {
+        let message = &failure.message;
+        outcome.notes.get_or_insert_with(|| format!("on_failure=succeed: {message}"));
     }
 }
 

@@ -35,14 +35,29 @@ impl OpenFailure {
 /// branch that the node ran in at the same time.
 #[derive(Clone, Debug, Default)]
 pub struct OpenFailures {
-    /// By node and branch.
-    map: OrdMap<(Arc<str>, Arc<str>), OpenFailure>,
+    map: ByStage,
+    /// Those that have left by an edge which handles them, until the next stage that does something: if an
+    /// exit comes first, nothing has handled them.
+    leaving: ByStage,
 }
+
+/// Failures by node and branch.
+type ByStage = OrdMap<(Arc<str>, Arc<str>), OpenFailure>;
 
 impl OpenFailures {
     /// The failures, by node and branch.
     pub fn iter(&self) -> impl Iterator<Item = &OpenFailure> {
         self.map.values()
+    }
+
+    /// The failures that have left by an edge which handles them, if an exit does not come next.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &OpenFailure> {
+        self.leaving.values()
+    }
+
+    /// Whether there are neither of them.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty() && self.leaving.is_empty()
     }
 
     /// A stage has failed. Of several failures of a node in one branch the first one is named; one in
@@ -61,56 +76,86 @@ impl OpenFailures {
 
     /// The node ran again and ended well.
     pub(crate) fn remove_node(&mut self, node: &str) {
-        let keys: Vec<_> = self.of_node(node).cloned().collect();
-        self.remove(&keys);
-    }
-
-    fn remove(&mut self, keys: &[(Arc<str>, Arc<str>)]) {
-        for key in keys {
-            self.map.remove(key);
+        for map in [&mut self.map, &mut self.leaving] {
+            for key in keys_of_node(map, node) {
+                map.remove(&key);
+            }
         }
     }
 
-    /// The failure of this node is handled, and with it those in the branches of its fan-outs.
-    pub(crate) fn handled(&mut self, node: &str) {
-        self.remove_node(node);
-        self.remove_under(node);
+    /// The failure of this node leaves by an edge that handles it, and with it those in the branches of its
+    /// fan-outs.
+    pub(crate) fn leave(&mut self, node: &str) {
+        let under = self.map.iter().filter(|(_, open)| open.is_under(node));
+        let mut keys: Vec<_> = under.map(|(key, _)| key.clone()).collect();
+        keys.extend(keys_of_node(&self.map, node));
+        for key in keys {
+            if let Some(open) = self.map.remove(&key) {
+                self.leaving.insert(key, open);
+            }
+        }
+    }
+
+    /// A stage that does something starts: what has left is handled.
+    pub(crate) fn handle_leaving(&mut self) {
+        self.leaving = ByStage::new();
+    }
+
+    /// The line comes to an exit that says nothing of failures: what has left is not handled.
+    pub(crate) fn reopen_leaving(&mut self) {
+        for (key, open) in std::mem::take(&mut self.leaving) {
+            self.map.entry(key).or_insert(open);
+        }
     }
 
     /// The branches of this node's fan-outs no longer matter.
     pub(crate) fn remove_under(&mut self, fan_out: &str) {
-        let under = self.map.iter().filter(|(_, open)| open.is_under(fan_out));
-        let keys: Vec<_> = under.map(|(key, _)| key.clone()).collect();
-        self.remove(&keys);
+        for map in [&mut self.map, &mut self.leaving] {
+            let under = map.iter().filter(|(_, open)| open.is_under(fan_out));
+            let keys: Vec<_> = under.map(|(key, _)| key.clone()).collect();
+            for key in keys {
+                map.remove(&key);
+            }
+        }
     }
 
     /// Adds what a branch changed since the fan-out began. Without `keeps_new` the failures of the
     /// branch itself are left out: the fan-out did without it.
     pub(crate) fn absorb(&mut self, base: &Self, branch: &Self, keeps_new: bool) {
-        for item in base.map.diff(&branch.map) {
-            match item {
-                DiffItem::Add(key, open) | DiffItem::Update { new: (key, open), .. } => {
-                    if keeps_new {
-                        self.map.insert(key.clone(), open.clone());
-                    }
-                }
-                DiffItem::Remove(key, _) => _ = self.map.remove(key),
-            }
-        }
-    }
-
-    fn of_node(&self, node: &str) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
-        let from = (!self.map.is_empty()).then(|| (Arc::from(node), Arc::from("")));
-        let keys = from.into_iter().flat_map(|from| self.map.range(from..)).map(|(key, _)| key);
-        keys.take_while(move |(name, _)| **name == *node)
+        absorb(&mut self.map, &base.map, &branch.map, keeps_new);
+        absorb(&mut self.leaving, &base.leaving, &branch.leaving, keeps_new);
     }
 }
 
-/// Whether a failure that leaves by this edge is handled: it goes back to be tried again, or an edge
-/// with a condition could have told it from a success.
-pub(crate) fn handles_failure(choice: &EdgeChoice) -> bool {
+fn absorb(into: &mut ByStage, base: &ByStage, branch: &ByStage, keeps_new: bool) {
+    for item in base.diff(branch) {
+        match item {
+            DiffItem::Add(key, open) | DiffItem::Update { new: (key, open), .. } => {
+                if keeps_new {
+                    into.insert(key.clone(), open.clone());
+                }
+            }
+            DiffItem::Remove(key, _) => _ = into.remove(key),
+        }
+    }
+}
+
+fn keys_of_node(map: &ByStage, node: &str) -> Vec<(Arc<str>, Arc<str>)> {
+    if map.is_empty() {
+        return Vec::new();
+    }
+    let keys = map.range((Arc::from(node), Arc::from(""))..).map(|(key, _)| key);
+    keys.take_while(|(name, _)| **name == *node).cloned().collect()
+}
+
+/// Whether the edge handled a failure by the rule of older versions, whose logs do not say: the failure went
+/// back to be tried again, or an edge of the node had a condition.
+pub(crate) fn handled_by_older_rule(choice: &EdgeChoice) -> bool {
+    is_jump(choice) || choice.candidates.iter().any(|edge| edge.condition.is_some())
+}
+
+/// Whether the choice goes back to try again.
+pub(crate) fn is_jump(choice: &EdgeChoice) -> bool {
     let jumps = [Tier::RetryTarget, Tier::FallbackRetryTarget, Tier::GoalGate];
-    jumps.contains(&choice.tier)
-        || choice.restart
-        || choice.candidates.iter().any(|edge| edge.condition.is_some())
+    jumps.contains(&choice.tier) || choice.restart
 }

@@ -24,7 +24,11 @@ pub(crate) fn delay(
         return None;
     }
     let tried = attempt.saturating_sub(attempts_before);
-    let allowed = policy.any_failure || failure.class == FailureClass::TransientInfra;
+    let allowed = match failure.class {
+        FailureClass::TransientInfra => true,
+        FailureClass::Deterministic => policy.any_failure && !policy.spares_deterministic,
+        _ => policy.any_failure,
+    };
     if !allowed || tried >= policy.attempts {
         return None;
     }

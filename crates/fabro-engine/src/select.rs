@@ -140,6 +140,8 @@ pub(crate) struct EdgeQuery<'a> {
     pub(crate) random: random::Source<'a>,
     /// After a gate without an answer only conditions count.
     pub(crate) only_conditions: bool,
+    /// A plain edge is not taken, unless it leads to a conditional node, whose edges decide then.
+    pub(crate) avoids_plain: bool,
 }
 
 /// The selected edge, if there is one, and all that were considered.
@@ -163,6 +165,11 @@ pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
         let plain = held(false);
         tiers.push((Tier::PreferredLabel, labelled(query, &plain)));
         tiers.push((Tier::SuggestedNext, suggested(query, &plain)));
+        let mut plain = plain;
+        if query.avoids_plain {
+            let leads_to = |edge: &EdgeIx| query.plan.spec(query.plan.edge(*edge).to).kind;
+            plain.retain(|edge| leads_to(edge) == NodeKind::Conditional);
+        }
         tiers.push((Tier::Unconditional, plain));
     }
     // A tier without edges has no best one.
@@ -177,6 +184,8 @@ pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
             random: edges.len() > 1 && is_random(query),
             restart: edge.loop_restart,
             gate: None,
+            failure: None,
+            overrides: Vec::new(),
             candidates: candidates.clone(),
         })
     });

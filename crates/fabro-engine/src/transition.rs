@@ -18,12 +18,22 @@ use crate::for_each::{self, ListQuery};
 use crate::inconsistent::Inconsistent;
 use crate::join;
 use crate::line::is_main;
-use crate::machine::{GoalGates, Machine};
+use crate::machine::Machine;
 use crate::select::{self, EdgeQuery, LookupError, SelectError, Selected, Values};
 use crate::unhandled::with_cause;
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
+
+/// What the goal gates say at an exit.
+pub(crate) enum GoalGates {
+    /// All that were visited are met.
+    Met,
+    /// One is not, and the run goes to its retry target.
+    Retry(EdgeChoice),
+    /// One is not, and no retry target is left.
+    Failed(Failure),
+}
 
 impl Machine {
     /// A stage has ended: selects the edge that its line leaves it by.
@@ -73,7 +83,17 @@ impl Machine {
         node: &NodeSpec,
         visit: u32,
     ) -> Result<Result<Selected, SelectError>, Inconsistent> {
-        let cursor = self.cursor(branch)?;
+        self.evaluate_edges_of(self.cursor(branch)?, ix, node, visit)
+    }
+
+    /// The same for a line as it would be.
+    pub(crate) fn evaluate_edges_of(
+        &self,
+        cursor: &Cursor,
+        ix: NodeIx,
+        node: &NodeSpec,
+        visit: u32,
+    ) -> Result<Result<Selected, SelectError>, Inconsistent> {
         let outcome = cursor.last.as_ref().map(LastStage::outcome);
         let unanswered = node.kind == NodeKind::Human
             && outcome.is_some_and(|outcome| outcome.status == Status::Failed);
@@ -84,8 +104,9 @@ impl Machine {
             outcome,
             context: &cursor.context,
             values,
-            random: self.random(branch, &node.id, visit)?,
+            random: self.random(&cursor.branch, &node.id, visit)?,
             only_conditions: unanswered,
+            avoids_plain: self.avoids_plain_edges(cursor)?,
         }))
     }
 
@@ -97,6 +118,7 @@ impl Machine {
         visit: u32,
         choice: EdgeChoice,
     ) -> Result<(), Inconsistent> {
+        let choice = self.with_handling(branch, self.node_index(&node.id)?, choice)?;
         match self.stopped_by(branch, &choice)? {
             Some(failure) => self.fail_choice(branch, failure, choice.candidates),
             None => self.follow_edge(branch, node, visit, choice),
@@ -143,6 +165,7 @@ impl Machine {
             return self.fail_choice(branch, failure, choice.candidates);
         }
         let to = Arc::clone(&choice.to);
+        let choice = self.with_handling(branch, self.node_index(&node.id)?, choice)?;
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         self.emit_for(branch, node, visit, EventBody::LoopRestart { to });
         self.runnable_lines.push_back(Arc::clone(branch));
@@ -181,11 +204,13 @@ impl Machine {
         if let Some(failure) = self.circuit_breaker_tripped(cursor, &last.node, &failure) {
             return self.fail_choice(branch, failure, candidates);
         }
-        self.follow_edge(branch, node, visit, jump(tier, to, None, candidates))
+        let choice = jump(tier, to, None, candidates);
+        let choice = self.with_handling(branch, self.node_index(&node.id)?, choice)?;
+        self.follow_edge(branch, node, visit, choice)
     }
 
     /// The retry target of a failed node, or its fallback, that may still be entered.
-    fn jump(
+    pub(crate) fn jump(
         &self,
         cursor: &Cursor,
         failed: &str,
@@ -215,7 +240,7 @@ impl Machine {
 
     /// The circuit breaker (`loop_restart_signature_limit`): the failure that ends the line because
     /// the same one has left `node` too often.
-    fn circuit_breaker_tripped(
+    pub(crate) fn circuit_breaker_tripped(
         &self,
         cursor: &Cursor,
         node: &str,
@@ -261,7 +286,7 @@ impl Machine {
             let failure = Failure::new(FailureClass::Deterministic, message);
             return Ok(GoalGates::Failed(failure.signed(&gate.id)));
         };
-        Ok(GoalGates::Retry(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new())))
+        Ok(GoalGates::Retry(jump_to_gate_target(to, &gate.id)))
     }
 
     /// Begins the fan-out of the running parallel stage, again if it failed.
@@ -544,6 +569,11 @@ fn last_failure(cursor: &Cursor) -> Option<Failure> {
     (outcome.status == Status::Failed).then(|| outcome.failure.clone().unwrap_or_else(failure))
 }
 
+/// The way back from an exit for an unmet goal gate.
+pub(crate) fn jump_to_gate_target(to: Arc<str>, gate: &Arc<str>) -> EdgeChoice {
+    jump(Tier::GoalGate, to, Some(Arc::clone(gate)), Vec::new())
+}
+
 fn jump(
     tier: Tier,
     to: Arc<str>,
@@ -558,6 +588,8 @@ fn jump(
         random: false,
         restart: false,
         gate,
+        failure: None,
+        overrides: Vec::new(),
         candidates,
     }
 }

@@ -1,18 +1,24 @@
 //! Which failures count against a run: those that nothing handled, and that `on_failure`,
 //! `allow_partial` or `auto_status` do not allow.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fabro_events::{EdgeChoice, StageFailure, Tier};
+use fabro_condition::Condition;
+use fabro_events::{
+    EdgeChoice, Event, EventBody, FailureHandling, OverriddenCheck, StageFailure, Tier,
+};
 use fabro_graph::NodeIx;
-use fabro_plan::{JoinPolicy, NodeSpec, OnFailure};
-use fabro_types::{BranchPath, Failure, NodeKind, Status};
+use fabro_plan::{EdgeSpec, JoinPolicy, NodeSpec};
+use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, OnFailure, Status};
 
 use crate::cursor::{Cursor, Position, last_failed};
 use crate::inconsistent::Inconsistent;
+use crate::input::Finished;
 use crate::line::MAIN;
-use crate::machine::Machine;
-use crate::open_failures::{OpenFailure, handles_failure};
+use crate::machine::{Machine, completed, entry_for};
+use crate::open_failures::{OpenFailure, is_jump};
+use crate::select::{SelectError, Selected};
 
 impl Cursor {
     /// The failures that a person who decides here should know of: those that nothing has handled, the first
@@ -62,6 +68,96 @@ impl Machine {
         open.iter().filter(is_cause).map(|open| Arc::clone(&open.stage)).collect()
     }
 
+    /// The choice with what it does with the failures that leave by it, and with the checks that a person
+    /// overrides by it.
+    pub(crate) fn with_handling(
+        &self,
+        branch: &str,
+        from: NodeIx,
+        choice: EdgeChoice,
+    ) -> Result<EdgeChoice, Inconsistent> {
+        let cursor = self.cursor(branch)?;
+        let overrides = self.overrides(cursor, from, &choice);
+        let leaves = !cursor.open_failures.is_empty();
+        let failure = leaves.then(|| self.handling(cursor, from, &choice)).transpose()?;
+        Ok(EdgeChoice { failure, overrides, ..choice })
+    }
+
+    /// A failure is handled by the edge that was taken: because of a condition, by what the stage itself
+    /// asks for, or as the edge for every other result.
+    fn handling(
+        &self,
+        cursor: &Cursor,
+        from: NodeIx,
+        choice: &EdgeChoice,
+    ) -> Result<FailureHandling, Inconsistent> {
+        let target = self.plan.spec(self.node_index(&choice.to)?);
+        if target.exit().is_some_and(|exit| exit.status.is_none()) {
+            return Ok(FailureHandling::AtExit);
+        }
+        let reads_result = |edge: &EdgeSpec| {
+            let condition = edge.condition.as_ref().map(|condition| &condition.parsed);
+            let reads_branches = |condition: &Condition| {
+                cursor.joined.is_some() && condition.keys().any(|key| key.starts_with("parallel."))
+            };
+            condition.is_some_and(|it| it.reads_result() || reads_branches(it))
+        };
+        let handles = match choice.tier {
+            Tier::Unconditional => self.plan.outgoing(from).any(reads_result),
+            Tier::Join => false,
+            _ => true,
+        };
+        let handles = handles || is_jump(choice);
+        Ok(if handles { FailureHandling::Handled } else { FailureHandling::Unhandled })
+    }
+
+    /// The failed checks that the person knew of who chose this edge of a gate: goal gates, and what leads to the gate.
+    fn overrides(
+        &self,
+        cursor: &Cursor,
+        from: NodeIx,
+        choice: &EdgeChoice,
+    ) -> Vec<OverriddenCheck> {
+        let gate = self.plan.spec(from);
+        let Some(by) = cursor.answered_by.as_ref().filter(|_| gate.kind == NodeKind::Human) else {
+            return Vec::new();
+        };
+        if cursor.last.as_ref().is_none_or(|last| !last.outcome().status.is_good()) {
+            return Vec::new();
+        }
+        let mut checks: Vec<Arc<StageFailure>> =
+            self.plan.goal_gates().iter().filter_map(|ix| self.failed_gate(cursor, *ix)).collect();
+        let before = cursor.history.iter().rev().skip(1);
+        let mut before =
+            before.skip_while(|record| matches!(record.handler, NodeKind::Wait | NodeKind::FanIn));
+        if let Some(record) = before.next().filter(|record| record.handler != NodeKind::Human) {
+            let is_under = |open: &&OpenFailure| open.is_under(&record.node);
+            let branches = cursor.open_failures.iter().filter(is_under);
+            let own = last_failed(std::iter::once(record));
+            checks.extend(branches.map(|open| Arc::clone(&open.stage)).chain(own));
+        }
+        let mut seen = BTreeSet::new();
+        checks.retain(|check| seen.insert((Arc::clone(&check.node), check.branch.clone())));
+        let overridden = |check| OverriddenCheck {
+            check: Arc::unwrap_or_clone(check),
+            gate: Arc::clone(&gate.id),
+            choice: choice.label.clone().unwrap_or_else(|| Arc::clone(&choice.to)),
+            by: Arc::clone(by),
+        };
+        checks.into_iter().map(overridden).collect()
+    }
+
+    fn failed_gate(&self, cursor: &Cursor, gate: NodeIx) -> Option<Arc<StageFailure>> {
+        let node = &self.plan.spec(gate).id;
+        let end = cursor.ends.get(node).filter(|end| end.status == Status::Failed)?;
+        Some(Arc::new(StageFailure {
+            node: Arc::clone(node),
+            visit: cursor.visits_of(node).max(1),
+            branch: None,
+            failure: Failure::clone(end.failure.as_ref()?),
+        }))
+    }
+
     /// The failure that ends the line instead of this choice, because `on_failure=stop` says so.
     pub(crate) fn stopped_by(
         &self,
@@ -69,27 +165,86 @@ impl Machine {
         choice: &EdgeChoice,
     ) -> Result<Option<Failure>, Inconsistent> {
         let cursor = self.cursor(branch)?;
-        if handles_failure(choice) || cursor.open_failures.iter().next().is_none() {
-            return Ok(None);
-        }
+        let at_exit = match choice.failure {
+            None | Some(FailureHandling::Handled) => return Ok(None),
+            Some(FailureHandling::AtExit) => true,
+            Some(FailureHandling::Unhandled) => false,
+        };
         let target = self.node_index(&choice.to)?;
-        if self.passes_failures_on(target, choice.tier)
-            && self.plan.deciding_edges(target).any(|edge| edge.condition.is_some())
-        {
+        if self.passes_failures_on(target, choice.tier) {
             return Ok(None);
         }
         let Some(last) = &cursor.last else { return Ok(None) };
         let leaving = [Some(&last.node), cursor.joined.as_ref()];
-        let leaves = |stage: &OpenFailure| {
+        let leaves = |stage: &&OpenFailure| {
             let mut nodes = leaving.iter().flatten();
             nodes.any(|node| stage.stage.node == **node || stage.is_under(node))
         };
-        let open = cursor.open_failures.iter();
-        let stops = open.filter(|open| {
-            leaves(open) && !self.is_allowed(cursor, open) && self.stops(cursor, open)
-        });
+        let open = cursor.open_failures.iter().filter(leaves);
+        let came_straight = cursor.open_failures.leaving().filter(|_| at_exit);
+        let stops = open
+            .chain(came_straight)
+            .filter(|open| !self.is_allowed(cursor, open) && self.stops(cursor, open, choice.tier));
         let first = stops.min_by_key(|open| (!open.is_under(&last.node), open.seq));
         Ok(first.map(|open| open.stage.failure.clone()))
+    }
+
+    /// What follows a failure of a node.
+    pub(crate) fn on_failure(&self, node: &NodeSpec) -> OnFailure {
+        node.on_failure.or(self.plan.graph().on_failure).unwrap_or(OnFailure::Route)
+    }
+
+    /// Whether the failure of the last stage takes no plain edge, because `on_failure=exit` says so.
+    pub(crate) fn avoids_plain_edges(&self, cursor: &Cursor) -> Result<bool, Inconsistent> {
+        let Some(last) = &cursor.last else { return Ok(false) };
+        let spec = self.plan.spec(self.node_index(&last.node)?);
+        Ok(last.outcome().status == Status::Failed && self.on_failure(spec) == OnFailure::Exit)
+    }
+
+    /// Whether an edge that is not a plain one would be taken after this end of the running stage, also by a
+    /// conditional node that follows it; or the values that have to be read to know.
+    pub(crate) fn leads_to_an_edge_of_its_own(
+        &self,
+        branch: &str,
+        node: &NodeSpec,
+        finished: &Finished,
+    ) -> Result<Result<bool, BTreeSet<BlobRef>>, Inconsistent> {
+        if node.kind == NodeKind::Parallel {
+            return Ok(Ok(false));
+        }
+        let stage = self.running_stage(branch)?;
+        let visit = stage.visit;
+        let end = Arc::new(completed(stage, finished.outcome.clone().into()));
+        let body = EventBody::StageFailed(Arc::clone(&end));
+        let event = Event {
+            run_id: self.state.run_id,
+            seq: self.state.last_seq + 1,
+            ts_ms: self.now_ms,
+            entry: entry_for(branch, node, visit, body),
+        };
+        let mut cursor = self.cursor(branch)?.clone();
+        cursor.ended(&event, &end)?;
+        let mut at = self.node_index(&node.id)?;
+        let mut seen = BTreeSet::new();
+        while seen.insert(at) {
+            match self.evaluate_edges_of(&cursor, at, self.plan.spec(at), visit)? {
+                Err(SelectError::Needs(needs)) => return Ok(Err(needs)),
+                // The line ends there with that error.
+                Err(SelectError::Lookup(_)) => return Ok(Ok(true)),
+                Ok(Selected { edge: None, .. }) => return Ok(Ok(false)),
+                Ok(Selected { edge: Some(choice), .. }) if choice.tier != Tier::Unconditional => {
+                    return Ok(Ok(true));
+                }
+                Ok(Selected { edge: Some(choice), .. }) => {
+                    let target = self.node_index(&choice.to)?;
+                    if self.plan.spec(target).kind != NodeKind::Conditional {
+                        return Ok(Ok(false));
+                    }
+                    at = target;
+                }
+            }
+        }
+        Ok(Ok(false))
     }
 
     /// The stage failure that a failed run began with, as far as there is one: the first that nothing
@@ -102,7 +257,13 @@ impl Machine {
             Position::Ready { node, .. } => self.loop_cause(main, node),
             _ => None,
         };
-        let cause = first.or_else(of_last).or_else(of_loop).or_else(|| self.gate_cause(main));
+        let leaving = || main.open_failures.leaving().min_by_key(|open| open.seq);
+        let of_leaving = || leaving().map(|open| Arc::clone(&open.stage));
+        let cause = first
+            .or_else(of_last)
+            .or_else(of_leaving)
+            .or_else(of_loop)
+            .or_else(|| self.gate_cause(main));
         let cause = cause.or_else(|| self.dead_end_cause(main));
         cause.map(|stage| Box::new(Arc::unwrap_or_clone(stage)))
     }
@@ -155,20 +316,39 @@ impl Machine {
             policy.is_some_and(JoinPolicy::allows_failed_branches)
                 && !cursor.open_failures.iter().any(|other| other.stage.node == fan_out.id)
         };
-        node.on_failure == Some(OnFailure::Continue)
+        let says_so = |node: &NodeSpec| node.on_failure.is_some_and(OnFailure::allows_success);
+        says_so(node)
             || (open.status == Status::PartiallySucceeded && lenient(node))
-            || fan_outs().any(|it| it.on_failure == Some(OnFailure::Continue) || lenient(it))
+            || fan_outs().any(|it| says_so(it) || lenient(it))
             || fan_outs().any(is_met)
-            || (self.plan.graph().on_failure == Some(OnFailure::Continue)
-                && !std::iter::once(node).chain(fan_outs()).any(says_stop))
+            || (self.graph_decides(cursor, open)
+                && self.plan.graph().on_failure.is_some_and(OnFailure::allows_success))
     }
 
-    /// Whether the failure ends the run. A goal gate has its own rule for that.
-    fn stops(&self, cursor: &Cursor, open: &OpenFailure) -> bool {
+    /// Whether neither the node nor a fan-out that it happened in says what follows the failure.
+    fn graph_decides(&self, cursor: &Cursor, open: &OpenFailure) -> bool {
+        let node = self.plan.find(&open.stage.node);
+        node.into_iter().chain(self.joined_fan_outs(cursor, open)).all(|it| it.on_failure.is_none())
+    }
+
+    /// Whether the failure ends the run, when it leaves by an edge of this tier. A goal gate has its own rule
+    /// for that.
+    fn stops(&self, cursor: &Cursor, open: &OpenFailure, tier: Tier) -> bool {
         let node = self.plan.find(&open.stage.node);
         let graph = self.plan.graph().on_failure == Some(OnFailure::Stop)
+            && self.graph_decides(cursor, open)
             && node.is_none_or(|node| !node.goal_gate);
-        graph || node.into_iter().chain(self.joined_fan_outs(cursor, open)).any(says_stop)
+        let says_stop = |node: &NodeSpec| node.on_failure == Some(OnFailure::Stop);
+        // A failed fan-out has no edges of its own that could be for its failure.
+        let avoids_join = |node: &NodeSpec| {
+            tier == Tier::Join
+                && open.status == Status::Failed
+                && node.kind == NodeKind::Parallel
+                && self.on_failure(node) == OnFailure::Exit
+        };
+        graph
+            || node.is_some_and(avoids_join)
+            || node.into_iter().chain(self.joined_fan_outs(cursor, open)).any(says_stop)
     }
 
     /// The fan-outs between this line and the branch that the failure happened in.
@@ -186,14 +366,13 @@ impl Machine {
     fn passes_failures_on(&self, node: NodeIx, tier: Tier) -> bool {
         match self.plan.spec(node).kind {
             NodeKind::Conditional => true,
-            NodeKind::FanIn => tier == Tier::Join,
+            NodeKind::FanIn => {
+                let mut edges = self.plan.deciding_edges(node);
+                tier == Tier::Join && edges.any(|edge| edge.condition.is_some())
+            }
             _ => false,
         }
     }
-}
-
-fn says_stop(node: &NodeSpec) -> bool {
-    node.on_failure == Some(OnFailure::Stop)
 }
 
 /// A failure of the engine's own, with the failure of a stage that led to it.

@@ -3,13 +3,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_types::{
-    BlobRef, BranchPath, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, RunId,
-    StageTrees, Status, Usage,
+    BlobRef, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, RunId, StageTrees,
+    Status, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Candidate, EdgeChoice, ParentStage};
+use crate::{Candidate, EdgeChoice, OverriddenCheck, ParentStage, StageFailure};
 
 /// Every kind of event, with its properties.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,9 @@ pub enum EventBody {
         /// The failures that nothing handled, the first cause first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unhandled: Vec<StageFailure>,
+        /// The failed checks that a person has overridden at a gate.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        overridden: Vec<OverriddenCheck>,
     },
     /// The run ended without reaching its exit.
     #[serde(rename = "run.failed")]
@@ -77,6 +80,9 @@ pub enum EventBody {
         /// no edge could be followed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         candidates: Vec<Candidate>,
+        /// The failed checks that a person has overridden at a gate.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        overridden: Vec<OverriddenCheck>,
     },
     /// The run was canceled.
     #[serde(rename = "run.canceled")]
@@ -645,6 +651,16 @@ impl EventBody {
         }
     }
 
+    /// The failed checks that a person has overridden, at the end of a run.
+    pub fn overridden(&self) -> &[OverriddenCheck] {
+        match self {
+            Self::RunCompleted { overridden, .. } | Self::RunFailed { overridden, .. } => {
+                overridden
+            }
+            _ => &[],
+        }
+    }
+
     /// Whether `fabro compact` may have appended it to the log of a run that has no driver. The state
     /// of such a run is in the last event that is not one of these.
     pub fn is_of_compaction(&self) -> bool {
@@ -654,40 +670,6 @@ impl EventBody {
                 | Self::AgentCompactionStarted { .. }
                 | Self::AgentCompactionCompleted(_)
         )
-    }
-}
-
-/// A stage and its failure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StageFailure {
-    /// The node.
-    pub node: Arc<str>,
-    /// Which visit of it.
-    pub visit: u32,
-    /// The branch it ran in; absent on the main line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<Arc<str>>,
-    /// Why it failed.
-    pub failure: Failure,
-}
-
-impl std::fmt::Display for StageFailure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let details = self.failure.details.as_ref().map(|details| format!(": {details}"));
-        write!(f, "{}{}", self.headline(), details.unwrap_or_default())
-    }
-}
-
-impl StageFailure {
-    /// The stage and the failure, without its details.
-    pub fn headline(&self) -> String {
-        let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
-        format!("`{}{}` failed: {}", self.node, branch.elements(), self.failure.message)
-    }
-
-    /// The full name of the stage, `[BRANCH/]NODE@VISIT`.
-    pub fn stage(&self) -> String {
-        BranchPath::new(self.branch.as_deref().unwrap_or_default()).stage(&self.node, self.visit)
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use fabro_types::{ClauseResult, Weight};
 use serde::{Deserialize, Serialize};
 
+use crate::OverriddenCheck;
+
 /// An edge that was taken, and every one that could have been.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeChoice {
@@ -28,6 +30,13 @@ pub struct EdgeChoice {
     /// The goal gate that was not satisfied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Arc<str>>,
+    /// What the edge does with the failures that leave by it; absent where there are none, and in logs of
+    /// older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureHandling>,
+    /// The failed checks that the person overrides who chose this edge of a gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<OverriddenCheck>,
     /// All outgoing edges, in file order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
@@ -47,6 +56,18 @@ impl EdgeChoice {
         };
         by_place.or_else(by_target)?.condition.as_deref()
     }
+}
+
+/// What an edge does with the failures that leave by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureHandling {
+    /// It handles them, unless the run comes to an exit before the next stage that does something.
+    Handled,
+    /// It does not.
+    Unhandled,
+    /// It leads to an exit without `status`: nothing has handled those that come straight to it.
+    AtExit,
 }
 
 /// Which rule an edge was chosen by.

@@ -22,6 +22,7 @@ mod body;
 mod edge_choice;
 mod gate_options;
 mod parent;
+mod stage_failure;
 pub mod stage_name;
 
 use std::sync::Arc;
@@ -30,13 +31,14 @@ pub use body::{
     AnsweredBy, BranchWorktrees, CapturedArtifact, CompletedCompaction, CompletedStage,
     CompletedTool, CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given,
     MessagePurpose, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
-    ShownText, StageFailure, WindowUse,
+    ShownText, WindowUse,
 };
-pub use edge_choice::{Candidate, EdgeChoice, Tier};
+pub use edge_choice::{Candidate, EdgeChoice, FailureHandling, Tier};
 use fabro_types::{BranchPath, RunId, is_node_id};
 pub use gate_options::{default_option, gate_options};
 pub use parent::ParentStage;
 use serde::{Deserialize, Serialize};
+pub use stage_failure::{OverriddenCheck, StageFailure};
 
 /// One committed event: an [`Entry`] with its place in the log.
 #[derive(Clone, Debug, PartialEq)]

@@ -40,6 +40,8 @@ fn entries_read_back() {
         random: false,
         restart: false,
         gate: None,
+        failure: Some(FailureHandling::Handled),
+        overrides: Vec::new(),
         candidates: vec![Candidate {
             to: "fix".into(),
             label: Some("Fix".into()),

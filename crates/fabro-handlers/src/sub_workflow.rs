@@ -296,6 +296,13 @@ impl Child {
             Phase::Ended(RunStatus::PartiallySucceeded, Some(_)) => {
                 partially_succeeded(stage, run.causes.first(), self.id)
             }
+            // Its exit says so.
+            Phase::Ended(RunStatus::PartiallySucceeded, None) => {
+                let message = "the sub-workflow ended partially_succeeded";
+                let failure = Failure::new(FailureClass::Deterministic, message);
+                let failure = Some(failure.signed(&stage.at.node));
+                Outcome { status: Status::PartiallySucceeded, failure, ..Outcome::succeeded() }
+            }
             Phase::Ended(RunStatus::Failed, Some(failure)) => {
                 Outcome::failed(failure_of(failure, run.causes.first(), self.id))
             }

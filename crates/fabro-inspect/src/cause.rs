@@ -78,6 +78,9 @@ impl std::fmt::Display for Cause {
         if let Some(details) = &self.details {
             write!(f, ": {details}")?;
         }
-        write!(f, " ({})", self.class)
+        match self.class {
+            FailureClass::Deterministic => Ok(()),
+            class => write!(f, " ({class})"),
+        }
     }
 }

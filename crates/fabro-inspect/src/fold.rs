@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint::{self, StageName};
 use fabro_engine::{MAIN, Phase, RunState};
-use fabro_events::{Candidate, CreatedRun, Event, EventBody, StageFailure, timestamp};
+use fabro_events::{
+    Candidate, CreatedRun, Event, EventBody, OverriddenCheck, StageFailure, timestamp,
+};
 use fabro_run::{AskedGates, Gate};
 use fabro_types::{ClauseResult, RunId, RunStatus, one_line};
 
@@ -39,6 +41,7 @@ pub struct RunFold {
     changes: Vec<StageChange>,
     cause: Option<Cause>,
     unhandled: Vec<StageFailure>,
+    overridden: Vec<OverriddenCheck>,
     activities: Activities,
     is_list: bool,
     events: u32,
@@ -59,6 +62,7 @@ impl RunFold {
             changes: Vec::new(),
             cause: None,
             unhandled: Vec::new(),
+            overridden: Vec::new(),
             activities: Activities::default(),
             is_list: false,
             events: 0,
@@ -96,6 +100,7 @@ impl RunFold {
                 EventBody::RunCompleted { unhandled, .. } => unhandled.clone(),
                 _ => Vec::new(),
             };
+            self.overridden = entry.body.overridden().to_vec();
         }
         if let (Some(to), Some(key), Some(from)) =
             (entry.body.git_sha(), StageKey::of(event), before)
@@ -229,6 +234,7 @@ impl RunFold {
         Ok(Inspect {
             cause: self.cause.clone(),
             unhandled: self.unhandled.clone(),
+            overridden: self.overridden.clone(),
             id: self.state.run_id,
             workflow: created.workflow.clone(),
             status,

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_events::{
-    CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, PauseReason, StageFailure, Tier,
-    timestamp,
+    CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, OverriddenCheck, PauseReason,
+    StageFailure, Tier, timestamp,
 };
 use fabro_run::Gate;
 use fabro_types::{Failure, RunId, RunStatus, Usage};
@@ -32,6 +32,9 @@ pub struct Inspect {
     /// The failures that nothing handled, the first cause first; left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unhandled: Vec<StageFailure>,
+    /// The failed checks that a person has overridden at a gate; left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overridden: Vec<OverriddenCheck>,
     /// The goal; empty when there is none.
     pub goal: String,
     /// The inputs.

@@ -61,7 +61,7 @@ fn a_row_links_to_its_stage() {
     let html = stage_rows(&rows(), &Links::Server("/runs/1".into()));
     insta::assert_snapshot!(html, @r#"
     <a class="stage good" id="build@1" href="/runs/1/stages/build@1"><span class="rank">1</span><span class="sign" role="img" aria-label="succeeded" title="succeeded">✓</span><span class="name">build</span><span class="what">→ exit</span><span class="num spent"></span><span class="num">1.0s</span></a>
-    <a class="stage bad" id="test@1" href="/runs/1/stages/test@1"><span class="rank">2</span><span class="sign" role="img" aria-label="failed" title="failed">✗</span><span class="name">test</span><span class="what failure">exit code 1 (deterministic)</span><span class="num spent"></span><span class="num">2.0s</span></a>
+    <a class="stage bad" id="test@1" href="/runs/1/stages/test@1"><span class="rank">2</span><span class="sign" role="img" aria-label="failed" title="failed">✗</span><span class="name">test</span><span class="what failure">exit code 1</span><span class="num spent"></span><span class="num">2.0s</span></a>
     <a class="stage good" id="checks@1/lint/fix@2" href="/runs/1/stages/checks@1/lint/fix@2"><span class="rank">3</span><span class="sign" role="img" aria-label="succeeded" title="succeeded">✓</span><span class="name"><span class="branch">checks@1/lint/</span>fix<span class="visit">@2</span></span><span class="what">→ exit</span><span class="num spent">$0.0123</span><span class="num">3.0s</span></a>
     "#);
 }

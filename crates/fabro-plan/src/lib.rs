@@ -49,7 +49,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
-use fabro_types::{Fidelity, NodeKind, OnUnavailable, Severity};
+use fabro_types::{Fidelity, NodeKind, OnFailure, OnUnavailable, Severity};
 
 pub use attribute_text::{AttributeText, attribute_error};
 pub use compiled::{Compiled, TextPlace};
@@ -58,10 +58,10 @@ pub use fabro_events::{GateOption, QuestionType, default_option, gate_options};
 pub use fabro_template::{Mode, RenderError, Vars};
 pub use lower::Specs;
 pub use spec::{
-    AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, ForEachSpec, GraphSpec,
-    HumanSpec, InputSpec, Isolation, JoinPolicy, Language, ListSource, LlmSpec, ManagerSpec, Merge,
-    NodeBody, NodeSpec, OnFailure, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, Selection,
-    ShowSpec, TextTemplate, VisitLimit,
+    AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, ExitSpec, ForEachSpec,
+    GraphSpec, HumanSpec, InputSpec, Isolation, JoinPolicy, Language, ListSource, LlmSpec,
+    ManagerSpec, Merge, NodeBody, NodeSpec, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets,
+    Selection, ShowSpec, TextTemplate, VisitLimit,
 };
 
 /// A workflow together with everything that is worked out once and used at every stage.
@@ -75,6 +75,17 @@ pub struct Plan {
     goal_gates: Vec<NodeIx>,
     /// The search takes time in proportion to the branches, so it is made when it is first needed.
     joins: BTreeMap<NodeIx, OnceLock<Option<NodeIx>>>,
+}
+
+/// What a project says about the runs of all its workflows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GraphDefaults {
+    /// What follows a failure.
+    pub on_failure: Option<OnFailure>,
+    /// What follows when no model or agent is available.
+    pub on_unavailable: Option<OnUnavailable>,
+    /// The spending limit in US dollars.
+    pub max_cost: Option<f64>,
 }
 
 /// Why a workflow cannot run. Validation reports the same findings.
@@ -137,10 +148,13 @@ impl Plan {
         &self.workflow
     }
 
-    /// The same plan where `on_unavailable` has this value unless the graph has its own.
+    /// The same plan with these values for what the graph itself does not say.
     #[must_use]
-    pub fn with_on_unavailable(mut self, default: Option<OnUnavailable>) -> Self {
-        self.graph.on_unavailable = self.graph.on_unavailable.or(default);
+    pub fn with_defaults(mut self, defaults: GraphDefaults) -> Self {
+        let graph = &mut self.graph;
+        graph.on_failure = graph.on_failure.or(defaults.on_failure);
+        graph.on_unavailable = graph.on_unavailable.or(defaults.on_unavailable);
+        graph.max_cost = graph.max_cost.or(defaults.max_cost);
         self
     }
 

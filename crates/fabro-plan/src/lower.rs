@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_graph::schema;
-use fabro_graph::{Attr, Attrs, Diagnostic, Edge, Node, Span, Workflow};
+use fabro_graph::{Attr, Attrs, Diagnostic, Edge, EdgeIx, Node, Span, Workflow};
 use fabro_template::{Mode, Template};
-use fabro_types::{NodeKind, Severity, SyntaxError, excerpt, tool_names};
+use fabro_types::{NodeKind, Severity, Status, SyntaxError, excerpt, tool_names};
 use strum::EnumString;
 
 use crate::compiled::{Compiled, Compiler, SCRIPT_VALUE};
 use crate::spec::{
-    AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, ForEachSpec, GraphSpec, HumanSpec,
-    InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec,
-    ParallelSpec, RetryPolicy, RetryTargets, ShowSpec, TextTemplate, VisitLimit,
+    AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, ExitSpec, ForEachSpec, GraphSpec,
+    HumanSpec, InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec,
+    OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, ShowSpec, TextTemplate, VisitLimit,
 };
 
 /// How often an answer that does not match its schema is sent back, unless the node says.
@@ -49,10 +49,29 @@ impl Specs {
         let mut lowering =
             Lowering { attrs: workflow.attrs(), compiler, search_steps: SEARCH_STEPS };
         let graph = lowering.graph();
-        let nodes = workflow.nodes().map(|node| lowering.node(node)).collect();
-        let edges = workflow.edges().map(|edge| lowering.edge(edge)).collect();
+        let mut nodes: Vec<_> = workflow.nodes().map(|node| lowering.node(node)).collect();
+        let edges: Vec<_> = workflow.edges().map(|edge| lowering.edge(edge)).collect();
+        spare_deterministic_failures(workflow, &mut nodes, &edges);
         let Compiler { compiled, findings, .. } = lowering.compiler;
         Self { graph, nodes, edges, compiled, findings }
+    }
+}
+
+/// A deterministic failure is not repeated by `max_retries` alone where the workflow says what follows it: by a
+/// retry target of the node's own, or an edge for it.
+fn spare_deterministic_failures(workflow: &Workflow, nodes: &mut [NodeSpec], edges: &[EdgeSpec]) {
+    for ix in workflow.node_indices() {
+        let attrs = &workflow.node(ix).attrs;
+        if attrs.int("max_retries").is_none() || has_text(attrs, "retry_policy") {
+            continue;
+        }
+        let is_for_failure = |edge: EdgeIx| {
+            let condition = edges[edge.index()].condition.as_ref();
+            condition.is_some_and(|condition| condition.parsed.is_for_failure())
+        };
+        let spec = &mut nodes[ix.index()];
+        spec.retry.spares_deterministic = spec.retry_targets != RetryTargets::default()
+            || workflow.deciding_edges(ix).any(is_for_failure);
     }
 }
 
@@ -161,7 +180,7 @@ impl Lowering<'_> {
         let for_each = self.for_each(node);
         match node.kind {
             NodeKind::Start => NodeBody::Start,
-            NodeKind::Exit => NodeBody::Exit,
+            NodeKind::Exit => NodeBody::Exit(self.exit(attrs)),
             NodeKind::Conditional => NodeBody::Conditional,
             NodeKind::Agent => {
                 let llm = self.llm(attrs, prompt, output);
@@ -188,6 +207,23 @@ impl Lowering<'_> {
                 NodeBody::Manager(Box::new(manager(attrs, inputs, stop_condition)))
             }
         }
+    }
+
+    fn exit(&mut self, attrs: &Attrs) -> ExitSpec {
+        let status = attrs.get("status").filter(|_| has_text(attrs, "status"));
+        let status = status.and_then(|attr| {
+            let text = attr.value.as_text();
+            let status = Status::parse(text.trim()).filter(|status| *status != Status::Skipped);
+            if status.is_none() {
+                let message = format!("a run cannot end `{}`", excerpt(&text, 40));
+                let fix = "use `failed`, `succeeded` or `partially_succeeded`";
+                let finding = Diagnostic::error("attribute-value", attr.span, message);
+                self.compiler.findings.push(finding.with_fix(fix));
+            }
+            status
+        });
+        let reason = attrs.get("reason").filter(|_| has_text(attrs, "reason"));
+        ExitSpec { status, reason: reason.and_then(|attr| self.compiler.template(attr)) }
     }
 
     /// The prompt, or for a model stage without one its label.
@@ -516,7 +552,13 @@ impl RetryPreset {
 }
 
 fn retries_of_any_failure(attempts: u32, first_delay_ms: u64, backoff_factor: u64) -> RetryPolicy {
-    RetryPolicy { attempts, first_delay_ms, backoff_factor, any_failure: true }
+    RetryPolicy {
+        attempts,
+        first_delay_ms,
+        backoff_factor,
+        any_failure: true,
+        spares_deterministic: false,
+    }
 }
 
 fn visit_limit(written: Option<i64>) -> VisitLimit {

@@ -10,7 +10,7 @@ use fabro_events::QuestionType;
 use fabro_graph::NodeIx;
 use fabro_routing::Schema;
 use fabro_template::Template;
-use fabro_types::{Fidelity, NodeKind, OnUnavailable, Permissions, Weight};
+use fabro_types::{Fidelity, NodeKind, OnFailure, OnUnavailable, Permissions, Status, Weight};
 use serde_json::Value;
 use strum::EnumString;
 
@@ -94,6 +94,14 @@ impl NodeSpec {
         }
     }
 
+    /// The exit.
+    pub fn exit(&self) -> Option<&ExitSpec> {
+        match &self.body {
+            NodeBody::Exit(exit) => Some(exit),
+            _ => None,
+        }
+    }
+
     /// The sub-workflow.
     pub fn manager(&self) -> Option<&ManagerSpec> {
         match &self.body {
@@ -101,6 +109,15 @@ impl NodeSpec {
             _ => None,
         }
     }
+}
+
+/// Where a run ends, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ExitSpec {
+    /// `status`: how the run ends here, which is never [`Status::Skipped`]; `None`: as the failures on the way say.
+    pub status: Option<Status>,
+    /// `reason`: why.
+    pub reason: Option<TextTemplate>,
 }
 
 /// How often a node may be entered.
@@ -120,7 +137,7 @@ pub enum NodeBody {
     /// Where a run begins.
     Start,
     /// Where a run ends.
-    Exit,
+    Exit(ExitSpec),
     /// A choice between edges.
     Conditional,
     /// A model with tools.
@@ -438,8 +455,7 @@ pub struct GraphSpec {
     pub max_tokens: Option<u64>,
     /// How long a model stage may show no activity; `None` without a watchdog.
     pub stall_timeout: Option<Duration>,
-    /// What follows a failure that nothing handles, where the node does not say; `None`: the run
-    /// continues and ends as partially succeeded.
+    /// What follows a failure, where the node does not say; `None` is [`OnFailure::Route`].
     pub on_failure: Option<OnFailure>,
     /// Where a failure on the main line jumps to when the node has no target of its own.
     pub retry_targets: RetryTargets,
@@ -473,16 +489,8 @@ pub struct RetryPolicy {
     pub backoff_factor: u64,
     /// Retries every retryable failure, not only transient ones.
     pub any_failure: bool,
-}
-
-/// What follows a failure that nothing handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString)]
-#[strum(serialize_all = "snake_case")]
-pub enum OnFailure {
-    /// It is meant to be ignored: the run continues, and may succeed.
-    Continue,
-    /// The run ends with it.
-    Stop,
+    /// Of those not the deterministic ones, because the workflow says where a failure leads.
+    pub spares_deterministic: bool,
 }
 
 /// How an edge is chosen among equals.

@@ -10,9 +10,9 @@ use fabro_config::{
     AgentSettings, ArtifactPatterns, GitSettings, Hook, ProviderSettings, SandboxSettings,
     TelemetrySettings,
 };
-use fabro_engine::{Plan, PlanError, ReadError, read_blob};
+use fabro_engine::{GraphDefaults, Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
-use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnUnavailable, Severity};
+use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnFailure, OnUnavailable, Severity};
 use fabro_validate::RelativeSources;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -75,6 +75,12 @@ pub struct RunSettings {
     pub named_models: BTreeSet<String>,
     /// What to ask when a model fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
+    /// What follows a failure, where the workflow does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
+    /// The spending limit in US dollars, where the workflow has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<f64>,
     /// What follows when no model or agent is available, where the workflow does not say.
     pub on_unavailable: Option<OnUnavailable>,
     /// After which time a run that paused because of that retries.
@@ -103,6 +109,17 @@ pub struct RunSettings {
     /// Which files are kept.
     #[serde(skip_serializing_if = "ArtifactPatterns::is_empty")]
     pub artifacts: ArtifactPatterns,
+}
+
+impl RunSettings {
+    /// What they say where the graph of a workflow does not.
+    pub(crate) fn graph_defaults(&self) -> GraphDefaults {
+        GraphDefaults {
+            on_failure: self.on_failure,
+            on_unavailable: self.on_unavailable,
+            max_cost: self.max_cost,
+        }
+    }
 }
 
 /// Why a bundle cannot be run.
@@ -176,7 +193,7 @@ impl Bundle {
         let beside = RelativeSources::new(&files, &self.base);
         let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
             .map_err(|findings| BundleError::Invalid { file: self.file.clone(), findings })?;
-        Ok(Plan::compile_recorded(workflow)?.with_on_unavailable(self.settings.on_unavailable))
+        Ok(Plan::compile_recorded(workflow)?.with_defaults(self.settings.graph_defaults()))
     }
 
     /// What validation warns of in the workflow of a run that is part of no other.
@@ -184,7 +201,10 @@ impl Bundle {
         let files = MemorySources(self.files.clone());
         let checked = fabro_validate::check(&self.name, &self.source, &files, Some(inputs));
         let mut warnings = checked.findings;
-        warnings.retain(|finding| finding.severity == Severity::Warning);
+        let is_settled = |finding: &Diagnostic| {
+            self.settings.on_failure.is_some() && finding.rule == "unhandled-failure"
+        };
+        warnings.retain(|finding| finding.severity == Severity::Warning && !is_settled(finding));
         warnings
     }
 

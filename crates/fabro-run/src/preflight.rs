@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fabro_config::{Hook, HookEvent, McpTransport, expand_variables};
 use fabro_engine::{
-    Backend, Isolation, Language, LlmSpec, NodeBody, NodeSpec, OnFailure, Plan, RunState,
+    Backend, Isolation, Language, LlmSpec, NodeBody, NodeSpec, Plan, RunState,
     pauses_when_unavailable,
 };
 use fabro_external_agents::{Acp, CliAgent};
@@ -16,7 +16,8 @@ use fabro_graph::{NodeIx, NodeKind};
 use fabro_handlers::ModelDefaults;
 use fabro_llm::{Catalog, Fallback, Provider, Providers, Request, Script};
 use fabro_types::{
-    Diagnostic, MAX_SUB_WORKFLOW_DEPTH, Permissions, ProviderKind, RunId, Severity, Span, nearest,
+    Diagnostic, MAX_SUB_WORKFLOW_DEPTH, OnFailure, Permissions, ProviderKind, RunId, Severity,
+    Span, nearest,
 };
 use serde_json::{Map, Value};
 
@@ -666,11 +667,11 @@ fn search_path(settings: &RunSettings) -> Vec<PathBuf> {
 
 /// Whether the workflow says what follows when a command fails.
 fn handles_failure(plan: &Plan, spec: &NodeSpec) -> bool {
-    let continues = |on_failure| on_failure == Some(OnFailure::Continue);
+    let on_failure = spec.on_failure.or(plan.graph().on_failure);
     let Some(ix) = plan.workflow().find(&spec.id) else { return false };
     spec.allow_partial
         || spec.auto_status
-        || continues(spec.on_failure.or(plan.graph().on_failure))
+        || on_failure.is_some_and(OnFailure::allows_success)
         || spec.retry_targets.first.or(spec.retry_targets.fallback).is_some()
         || plan.deciding_edges(ix).any(|edge| edge.condition.is_some())
 }

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use fabro_config::GitSettings;
-use fabro_engine::{NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes};
+use fabro_engine::{
+    GraphDefaults, NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes,
+};
 use fabro_events::{Candidate, Event, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{WORKFLOW_DIR, read_all};
@@ -112,9 +114,10 @@ impl Run {
         bundle.settings = RunSettings { env, ..settings.clone() };
         refuse_secrets_in_bundle(&redactor, &bundle)?;
         // With the settings, which a resume knows too.
-        let plan = match settings.on_unavailable {
-            Some(_) => Arc::new(bundle.plan()?),
-            None => workflow.plan,
+        let plan = if settings.graph_defaults() == GraphDefaults::default() {
+            workflow.plan
+        } else {
+            Arc::new(bundle.plan()?)
         };
         let id = spec.id.unwrap_or_else(new_run_id);
         let own_dir = runs_dir.join(id.to_string());

@@ -267,6 +267,8 @@ fn merged_settings(
         providers,
         configured_model: configured.model.name,
         agent: configured.agent,
+        on_failure: configured.on_failure,
+        max_cost: configured.max_cost,
         on_unavailable: configured.on_unavailable,
         retry_unavailable: configured.retry_unavailable,
         resume_threads: configured.resume_threads,

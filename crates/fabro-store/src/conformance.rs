@@ -121,12 +121,14 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
             usage: Usage::default(),
             artifact_count: 0,
             unhandled: Vec::new(),
+            overridden: Vec::new(),
         },
         EventBody::RunFailed {
             failure,
             cause: None,
             usage: Usage::default(),
             candidates: Vec::new(),
+            overridden: Vec::new(),
         },
         EventBody::RunCanceled { reason: "test".into(), by_parent: None },
         EventBody::RunPaused {

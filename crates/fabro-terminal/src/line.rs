@@ -5,7 +5,7 @@ use fabro_events::{
     PlannedBranch, Tier,
 };
 use fabro_gate::default_option;
-use fabro_types::{BranchPath, Failure, Usage, one_line, took};
+use fabro_types::{BranchPath, Failure, FailureClass, Usage, one_line, took};
 
 use crate::agent_line::agent_line;
 use crate::paint::Mark;
@@ -85,7 +85,11 @@ pub(crate) fn name_in(event: &Event, outer: &str) -> String {
 }
 
 pub(crate) fn failure(failure: &Failure) -> String {
-    format!("{} ({})", one_line(&failure.text(), QUOTED), failure.class)
+    let text = one_line(&failure.text(), QUOTED);
+    match failure.class {
+        FailureClass::Deterministic => text,
+        class => format!("{text} ({class})"),
+    }
 }
 
 /// The last part of a branch's name: the node it begins with.

@@ -56,7 +56,7 @@ fn a_run_in_sentences() {
     Good plan succeeded in 1.2s
     Note plan → test
     Note test started (command)
-    Bad test failed in 40ms: exit code 1 (deterministic)
+    Bad test failed in 40ms: exit code 1
     Note test → repair (outcome=failed)
     Note repair started (agent)
     Good repair succeeded in 1.2s
@@ -78,7 +78,7 @@ fn a_run_as_it_goes_on() {
     let bench = repaired();
     insta::assert_snapshot!(story(&bench.events), @r#"
     plan succeeded 1.2s None -> Some("test") ()
-    test failed 40ms Some("exit code 1 (deterministic)") -> Some("repair") (outcome=failed)
+    test failed 40ms Some("exit code 1") -> Some("repair") (outcome=failed)
     repair succeeded 1.2s None -> Some("test") ()
     test@2 succeeded 1.2s None -> Some("done") (outcome=succeeded)
     done succeeded 1.2s None -> Some("exit") ()

@@ -66,7 +66,8 @@ pub use model_rules::{ChatTools, ModelInterface, ReasoningEffort, ThinkingMode};
 pub use nearest::nearest;
 pub use node_kind::NodeKind;
 pub use outcome::{
-    ContextPatch, Failure, FailureClass, OnUnavailable, Outcome, StageTrees, failure_signature,
+    ContextPatch, Failure, FailureClass, OnFailure, OnUnavailable, Outcome, StageTrees,
+    failure_signature,
 };
 pub use path::value_at;
 pub use permissions::Permissions;

@@ -85,6 +85,30 @@ pub struct Failure {
     pub damage: bool,
 }
 
+/// What follows a failure of a stage (`on_failure`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum OnFailure {
+    /// When nothing handles it, the run ends with it.
+    Stop,
+    /// Plain edges are not taken; without another edge the run ends with it.
+    Exit,
+    /// Plain edges are taken, and the failure stays unhandled.
+    Route,
+    /// Where no edge is for it, the stage becomes succeeded.
+    Succeed,
+    /// It does not matter: plain edges are taken, and the run may succeed.
+    Continue,
+}
+
+impl OnFailure {
+    /// Whether the run may succeed in spite of the failure.
+    pub fn allows_success(self) -> bool {
+        matches!(self, Self::Succeed | Self::Continue)
+    }
+}
+
 /// What follows when no model or agent is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString)]
 #[serde(rename_all = "snake_case")]
@@ -134,7 +158,11 @@ impl Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.text(), self.class)
+        match self.class {
+            // The usual class: it says nothing about an exit code or a stated failure.
+            FailureClass::Deterministic => write!(f, "{}", self.text()),
+            class => write!(f, "{} ({class})", self.text()),
+        }
     }
 }
 

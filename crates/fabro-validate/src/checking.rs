@@ -82,6 +82,11 @@ impl<'a> Checking<'a> {
         self.specs.edges[edge.index()].condition.as_ref().map(|condition| &*condition.parsed)
     }
 
+    /// Whether the node is an exit that does not say how the run ends there.
+    pub(crate) fn is_plain_exit(&self, node: NodeIx) -> bool {
+        self.specs.nodes[node.index()].exit().is_some_and(|exit| exit.status.is_none())
+    }
+
     /// The stop condition of a sub-workflow when it has one that parses.
     pub(crate) fn stop_condition(&self, node: NodeIx) -> Option<&'a Condition> {
         self.specs.nodes[node.index()].manager()?.stop_condition.as_deref()
@@ -184,6 +189,11 @@ pub(crate) fn inputs(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
     keyed(node).filter(move |attr| is_manager && schema::input_name(&attr.name).is_some())
 }
 
+/// Why an exit ends the run.
+fn reason(node: &Node) -> Option<&Attr> {
+    node.attrs.get("reason").filter(|_| node.kind == NodeKind::Exit)
+}
+
 /// The variables that a node gives its script.
 fn variables(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
     let is_command = node.kind == NodeKind::Command;
@@ -207,6 +217,7 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
             .into_iter()
             .flatten()
             .chain(node.for_each())
+            .chain(reason(node))
             .chain(inputs(node))
             .chain(variables(node))
             .map(move |attr| (attr, Some(ix)))

@@ -95,9 +95,38 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
         })?;
         let _ = writeln!(text, "{}", clean(&path.to_string_lossy()));
     }
+    if let Some(path) = write_settings(&args.dir)? {
+        let _ = writeln!(text, "{}", clean(&path.to_string_lossy()));
+    }
     let _ = writeln!(text, "\nrun it with: {there}fabro run {}", template.name);
     output::text(&text)?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// The settings of a new project.
+const SETTINGS: &str = r#"_version = 1
+
+[run]
+# What follows when a stage fails and no edge of the workflow handles it.
+# "stop" ends the run there as failed. "route" continues by plain edges, and the run
+# ends partially_succeeded, with exit code 1. A workflow (graph [on_failure=...]) or a
+# node may say otherwise.
+on_failure = "stop"
+# US dollars after which a run pauses; `fabro resume RUN --max-cost USD` continues it.
+# max_cost = 5.0
+"#;
+
+/// Writes the settings of the project where there are none.
+fn write_settings(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let path = dir.strip_prefix(".").unwrap_or(dir).join(".fabro").join("config.toml");
+    if path.symlink_metadata().is_ok() {
+        return Ok(None);
+    }
+    write(&path, SETTINGS).map_err(|error| {
+        let what = format!("{} cannot be created", path.display());
+        error::unwritable(&what, &error, "choose another directory")
+    })?;
+    Ok(Some(path))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "clap's parsers give what they own")]

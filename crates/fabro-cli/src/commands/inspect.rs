@@ -16,7 +16,7 @@ use super::run_lines::{
     cost_text, failure_line, fork_text, next_text, questions, readable, usage_text,
 };
 use crate::complete;
-use crate::drive::answer_command;
+use crate::drive::{answer_command, overridden};
 use crate::exit::Exit;
 use crate::global::{Global, stdout_width};
 use crate::output;
@@ -131,6 +131,9 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
                 text.push_str(&field("unhandled", &paint.bad(&one_line(&cause, 400))));
             }
         }
+    }
+    for check in &report.overridden {
+        text.push_str(&field("overridden", &paint.odd(&overridden(check))));
     }
     if let Some(pause) = &report.pause {
         text.push_str(&field("paused", &paint.odd(&one_line(&pause.message, 400))));

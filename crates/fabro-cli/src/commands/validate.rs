@@ -252,6 +252,11 @@ fn check(
     });
     let inputs = given.as_ref().map(|file| &file.config.inputs);
     let mut workflow = check_workflow(&wanted.path, inputs, cwd, &sources, &mut report.checked);
+    let of_run = run_file.and_then(|file| file.config.on_failure);
+    if of_run.or(settings.and_then(|it| it.on_failure)).is_some() {
+        // The settings say what follows.
+        workflow.findings.retain(|finding| finding.rule != "unhandled-failure");
+    }
     if let Some(checked) = &report.checked {
         let given = inputs.or(settings.map(|it| &it.defaults.inputs));
         let is_given = |name: &str| given.is_some_and(|given| given.contains_key(name));

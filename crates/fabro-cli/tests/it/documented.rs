@@ -193,6 +193,18 @@ fn green_runs() {
     build@1 failed
     failed
     ");
+    let files = [("test.sh", "false")];
+    let project = example("GiveUp", r#"{"fix": [{"text": "I tried."}]}"#, &files);
+    assert_snapshot!(run(&project, &[], 1), @r"
+    start@1 succeeded -> test
+    test@1 failed -> fix
+    fix@1 succeeded -> test
+    test@2 failed -> fix
+    fix@2 succeeded -> test
+    test@3 failed -> gave_up
+    gave_up@1 succeeded
+    failed
+    ");
 }
 
 #[test]

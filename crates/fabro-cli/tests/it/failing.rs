@@ -223,7 +223,27 @@ fn handled_failures_end_as_they_must_also_after_a_kill() {
         ("edge of success", "a -> exit [condition=\"outcome=success\"]", "", 1),
         ("graph", "a -> exit; graph [on_failure=continue]", "", 0),
         ("graph stop", "a -> exit; graph [on_failure=stop]", "", 1),
-        ("conditional", "a -> d; d [shape=diamond]; d -> exit [condition=\"outcome=fail\"]", "", 0),
+        (
+            "conditional",
+            "a -> d; d [shape=diamond]; d -> b [condition=\"outcome=fail\"]; b -> exit; b [shape=parallelogram, script=true]",
+            "",
+            0,
+        ),
+        ("to the exit", "a -> exit [condition=\"outcome=fail\"]", "", 1),
+        (
+            "a wait to the exit",
+            "a -> w [condition=\"outcome=fail\"]; w -> exit; w [shape=insulator, duration=10ms]",
+            "",
+            1,
+        ),
+        ("succeed", "a -> exit", ", on_failure=succeed", 0),
+        ("exit", "a -> exit", ", on_failure=exit", 1),
+        (
+            "an exit of its own",
+            "a -> fine [condition=\"outcome=fail\"]; fine [shape=Msquare, status=succeeded]",
+            "",
+            0,
+        ),
     ];
     std::thread::scope(|scope| {
         for (name, edges, attributes, exit) in cases {
@@ -252,4 +272,93 @@ fn check_handled(name: &str, edges: &str, attributes: &str, exit: i32) {
     assert_eq!(project.exit(&["run", "w.fabro", "--quiet"]), exit, "{name}, without a kill");
     let causes = project.run(&["ps"]).matches("exit code 5").count();
     assert_eq!(causes, if exit == 0 { 0 } else { 2 }, "{name}");
+}
+
+/// A person who ships in spite of a failed check is named at the end of the run; one who has it fixed is not.
+#[test]
+fn overridden_checks_are_named() {
+    let flow = |edge: &str| {
+        format!(
+            r#"digraph {{ start -> verify; {edge}; ask -> ship [label="[S] Ship anyway"]; ask -> fix [label="[F] Fix"]; fix -> verify
+            ship -> exit; ship [shape=parallelogram, script=true]; fix [shape=parallelogram, script="touch fixed"]
+            verify [shape=parallelogram, script="test -e fixed"]; ask [shape=hexagon, label="Go on?"] }}"#
+        )
+    };
+    let plain = flow("verify -> ask");
+    let handled = flow(r#"verify -> ask [condition="outcome=failed"]; verify -> ship"#);
+    for (source, answers, exit, overridden) in [
+        (&plain, r#"{"ask": ["S"]}"#, 1, true),
+        (&handled, r#"{"ask": ["S"]}"#, 0, true),
+        (&handled, r#"{"ask": ["F"]}"#, 0, false),
+        (&plain, r#"{"ask": ["F", "S"]}"#, 0, false),
+    ] {
+        let project = Project::with(&[("w.fabro", source), ("answers.json", answers)]);
+        let shown = project.run(&["run", "w.fabro", "--answers", "answers.json"]);
+        assert!(shown.starts_with(&format!("exit {exit}\n")), "{answers}: {shown}");
+        assert_eq!(shown.contains("\noverridden: verify, by "), overridden, "{answers}: {shown}");
+        let inspected = project.json(&["inspect", "--json"]);
+        let events = project.output(&["events", "--json"]).stdout;
+        let last = String::from_utf8(events).unwrap().lines().last().unwrap().to_owned();
+        let end: serde_json::Value = serde_json::from_str(&last).unwrap();
+        for list in [&inspected["overridden"], &end["properties"]["overridden"]] {
+            assert_eq!(list[0]["node"] == "verify", overridden, "{answers}: {list}");
+            if overridden {
+                assert_eq!(list[0]["gate"], "ask");
+                assert_eq!(list[0]["choice"], "[S] Ship anyway");
+            }
+        }
+    }
+    let project = Project::with(&[("w.fabro", &handled)]);
+    let shown = project.run(&["run", "w.fabro", "--auto-approve"]);
+    assert!(!shown.contains("overridden"), "{shown}");
+}
+
+/// The nearest `on_failure` counts: the node's, the graph's, that of a run.toml, the project's.
+#[test]
+fn settings_say_what_follows_a_failure() {
+    let check = |project: &str, run: &str, graph: &str, expect: &str| {
+        let flow = format!(
+            "digraph {{ {graph} start -> a -> b -> exit; a [shape=parallelogram, script=\"exit 5\"]; b [shape=parallelogram, script=true] }}"
+        );
+        let settings = format!("_version = 1\n[run]\n{project}\n");
+        let run = format!("_version = 1\n[workflow]\ngraph = 'w.fabro'\n[run]\n{run}\n");
+        let files = [("w.fabro", &*flow), ("run.toml", &*run), (".fabro/config.toml", &*settings)];
+        let project = Project::with(&files);
+        project.exit(&["run", "run.toml", "--quiet"]);
+        let status = project.json(&["ps", "--json"])[0]["status"].clone();
+        assert_eq!(status, expect, "{settings} {run} {graph}");
+    };
+    check("", "", "", "partially_succeeded");
+    check("on_failure = 'stop'", "", "", "failed");
+    check("on_failure = 'stop'", "on_failure = 'continue'", "", "succeeded");
+    check(
+        "on_failure = 'stop'",
+        "on_failure = 'continue'",
+        "graph [on_failure=route]",
+        "partially_succeeded",
+    );
+    check("on_failure = 'succeed'", "", "", "succeeded");
+    check("on_failure = 'exit'", "", "node [on_failure=succeed]", "succeeded");
+}
+
+/// A limit of the project holds for a workflow without its own, and for its sub-workflows.
+#[test]
+fn settings_limit_what_a_run_spends() {
+    let model =
+        r#"{"*": [{"text": "ok", "usage": {"input_tokens": 1000000, "output_tokens": 0}}]}"#;
+    let check = |limit: &str, graph: &str, exit: i32| {
+        let flow = format!(
+            "digraph {{ {graph} start -> a -> b -> exit; a [shape=tab, prompt=x, model=m]; b [shape=tab, prompt=x, model=m] }}"
+        );
+        let settings = format!(
+            "_version = 1\n{limit}\n[models.m]\ncontext_window = 8192\ninput_cost = 1.0\noutput_cost = 1.0\n"
+        );
+        let files = [("w.fabro", &*flow), ("m.json", model), (".fabro/config.toml", &*settings)];
+        let shown = Project::with(&files).run(&["run", "w.fabro", "--model-script", "m.json"]);
+        assert!(shown.starts_with(&format!("exit {exit}\n")), "{limit} {graph}: {shown}");
+    };
+    check("", "", 0);
+    check("[run]\nmax_cost = 0.5", "", 3);
+    check("[run]\nmax_cost = 0.5", "graph [max_cost=9]", 0);
+    check("[run]\nmax_cost = 'a lot'", "", 2);
 }

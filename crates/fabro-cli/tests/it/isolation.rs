@@ -133,7 +133,7 @@ fn the_files_of_all_branches_are_merged() {
     redacted().bind(|| {
         assert_snapshot!(output(&project, &["inspect", &run, "join"]), @r#"
     join@1 failed in [T]  → exit
-    branch `three` conflicts with the branches before it in a.txt, one.txt (deterministic)
+    branch `three` conflicts with the branches before it in a.txt, one.txt
     started   [UTC]
 
     ── outcome

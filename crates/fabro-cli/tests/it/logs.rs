@@ -44,12 +44,12 @@ fn commands_and_models_are_shown_in_order() {
 
     three
     stderr | wrong 1
-    ! attempt 1 failed: exit code 3: wrong 1 (deterministic)
+    ! attempt 1 failed: exit code 3: wrong 1
     one
 
     three
     stderr | wrong 2
-    ! failed: exit code 3: wrong 2 (deterministic)
+    ! failed: exit code 3: wrong 2
 
     ── say@1
     Hello,
@@ -68,13 +68,13 @@ fn commands_and_models_are_shown_in_order() {
     ── shout@1
     three
     stderr | wrong 2
-    ! failed: exit code 3: wrong 2 (deterministic)
+    ! failed: exit code 3: wrong 2
     "#);
     assert_snapshot!(project.run(&["logs", "latest", "shout", "--tail", "2", "--json"]), @r#"
     exit 0
     ── stdout
     {"stage":"shout@1","stream":"stderr","line":2,"text":"wrong 2"}
-    {"stage":"shout@1","stream":"note","line":2,"text":"failed: exit code 3: wrong 2 (deterministic)"}
+    {"stage":"shout@1","stream":"note","line":2,"text":"failed: exit code 3: wrong 2"}
     "#);
     assert_snapshot!(project.run(&["logs", "latest", "-f", "--tail", "0"]), @"exit 0");
     assert_snapshot!(project.run(&["logs", "latest", "shuot"]), @r#"
@@ -92,12 +92,12 @@ fn without_the_files_of_a_run_the_store_has_its_last_attempts() {
     exit 0
     ── stdout
     ── shout@1
-    ! attempt 1 failed: exit code 3: wrong 1 (deterministic)
+    ! attempt 1 failed: exit code 3: wrong 1
     one
 
     three
     stderr | wrong 2
-    ! failed: exit code 3: wrong 2 (deterministic)
+    ! failed: exit code 3: wrong 2
 
     ── say@1
     Hello,

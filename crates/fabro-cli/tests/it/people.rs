@@ -483,7 +483,7 @@ fn a_run_is_taken_back() {
     run [ID] · follow: fabro logs [ID] -f
     models: scripted (model.json)
     · run resumed
-    ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)  → write (outcome=failed)
+    ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are.  → write (outcome=failed)
     ✓ write@2        Write the greeting [T]  → check
     ✓ check@2        Is it short enough? [T]  → exit (outcome=succeeded)
 

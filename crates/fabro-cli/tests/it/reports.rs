@@ -21,6 +21,7 @@ fn a_first_project_runs_at_once() {
     .fabro/workflows/hello/workflow.fabro
     .fabro/workflows/hello/workflow.toml
     .fabro/workflows/hello/model.json
+    .fabro/config.toml
 
     run it with: fabro run hello
     ");
@@ -39,7 +40,7 @@ fn a_first_project_runs_at_once() {
     run [ID] · follow: fabro logs [ID] -f
     models: scripted (model.json)
     ✓ write          Write the greeting [T]  → check
-    ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)  → write (outcome=failed)
+    ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are.  → write (outcome=failed)
     ✓ write@2        Write the greeting [T]  → check
     ✓ check@2        Is it short enough? [T]  → exit (outcome=succeeded)
 
@@ -239,7 +240,7 @@ fn lists_and_stages() {
     start@1  succeeded [T]  write
     write@1  succeeded [T]  check
     check@1  failed [T]  write (outcome=failed)
-        exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)
+        exit code 1: Good morning to every single one of you, wherever in the wide world you are.
     write@2  succeeded [T]  check
     check@2  succeeded [T]  exit (outcome=succeeded)
     exit@1   succeeded [T]
@@ -248,7 +249,7 @@ fn lists_and_stages() {
     exit 0
     ── stdout
     check@1 failed in [T]  → write (outcome=failed)
-    exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)
+    exit code 1: Good morning to every single one of you, wherever in the wide world you are.
     started   [UTC]
 
     ── stdout

@@ -25,10 +25,10 @@ fn a_failed_command_is_shown_with_its_output_as_text() {
     exit 0
     ── stdout
     shout@1 failed in [T]
-    exit code 3: wrong (deterministic)
+    exit code 3: wrong
     started   [UTC]
     attempts  2
-              1: exit code 3: wrong (deterministic); the next one after [T]
+              1: exit code 3: wrong; the next one after [T]
 
     ── stdout
     … 10 lines before these: DIR/.fabro/state/runs/[ID]/stages/002-shout@1/stdout.log
@@ -56,7 +56,7 @@ fn a_failed_command_is_shown_with_its_output_as_text() {
     run       [ID]
     workflow  noisy
     status    failed
-    failure   exit code 3: wrong (deterministic)
+    failure   exit code 3: wrong
     started   [UTC]
     took [T]
     seed      7074759549300688
@@ -64,7 +64,7 @@ fn a_failed_command_is_shown_with_its_output_as_text() {
     stage    status time  next
     start@1  succeeded [T]  shout
     shout@1  failed [T]
-        attempt 2: exit code 3: wrong (deterministic)
+        attempt 2: exit code 3: wrong
 
     see the failed stage with: fabro inspect [ID] shout@1
     ");
@@ -73,7 +73,7 @@ fn a_failed_command_is_shown_with_its_output_as_text() {
     ── stdout
     run                         workflow  status age took  goal
     [ID]  noisy     failed [T] [T]
-      exit code 3: wrong (deterministic)
+      exit code 3: wrong
     ");
     assert_eq!(project.json(&["ps", "--json"])[0]["failure"]["class"], "deterministic");
 }
@@ -146,7 +146,7 @@ fn waiting_has_the_exit_code_of_the_run() {
     ── stdout
     [ID] failed
     ── stderr
-    exit code 7 (deterministic)
+    exit code 7
     ");
     let gate = run("gate.fabro");
     assert_snapshot!(project.run(&["wait", &gate]), @r"

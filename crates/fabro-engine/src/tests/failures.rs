@@ -62,7 +62,7 @@ fn a_failure_without_an_edge_takes_the_retry_target() {
     insta::assert_snapshot!(run("digraph { start -> a; a -> exit [condition=\"outcome=success\"] }", &[("a", vec![exits(2)])]), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 failed
-    run failed: exit code 2 (deterministic)
+    run failed: exit code 2
     ");
 }
 
@@ -87,7 +87,7 @@ fn the_breaker_ends_a_loop_of_the_same_failure() {
     002 test@1 failed  -> test (retry_target)
     003 test@2 failed  -> test (retry_target)
     004 test@3 failed
-    run failed: the same failure 3 times: exit code 7 (deterministic)
+    run failed: the same failure 3 times: exit code 7
     ");
 }
 
@@ -97,8 +97,8 @@ fn attempts_are_counted_and_delayed() {
     let bench = Bench::new(source, &[("a", vec![exits(1), exits(2), ok()])]);
     insta::assert_snapshot!(bench.story(), @r"
     001 start@1 succeeded  -> a (unconditional)
-    a@1 retries: exit code 1 (deterministic)
-    a@1 retries: exit code 2 (deterministic)
+    a@1 retries: exit code 1
+    a@1 retries: exit code 2
     002 a@1 succeeded in 3  -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded
@@ -180,7 +180,7 @@ fn goal_gates_send_the_run_back_from_the_exit() {
     insta::assert_snapshot!(run(hopeless, &[("test", vec![exits(1)])]), @r"
     001 start@1 succeeded  -> test (unconditional)
     002 test@1 failed  -> exit (unconditional)
-    run failed: goal gate `test` ended failed and has no retry target left: exit code 1 (deterministic)
+    run failed: goal gate `test` ended failed and has no retry target left: exit code 1
     ");
 }
 
@@ -247,7 +247,7 @@ fn a_restart_after_a_deterministic_failure_fails_the_run() {
     insta::assert_snapshot!(run(source, &[("a", vec![exits(1)])]), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 failed
-    run failed: a failure of class deterministic does not restart the loop: exit code 1 (deterministic)
+    run failed: a failure of class deterministic does not restart the loop: exit code 1
     ");
 }
 
@@ -281,7 +281,7 @@ fn the_breaker_counts_a_goal_gate_that_stands_in_a_branch() {
       checks@3/test failed
     010 checks@3 partially_succeeded  -> merge (join)
     013 merge@3 succeeded  -> exit (unconditional)
-    run failed: the same failure 3 times: exit code 1 (deterministic)
+    run failed: the same failure 3 times: exit code 1
     ");
 }
 

@@ -70,7 +70,7 @@ fn a_goal_gate_that_is_canceled_with_its_branch_is_not_met() {
       checks@1/test canceled
     002 checks@1 succeeded  -> merge (join)
     005 merge@1 succeeded  -> exit (unconditional)
-    run failed: goal gate `test` ended skipped and has no retry target left: it was canceled with its branch (deterministic)
+    run failed: goal gate `test` ended skipped and has no retry target left: it was canceled with its branch
     ");
     let retried = gate.replace("goal_gate=true", "goal_gate=true, retry_target=test");
     insta::assert_snapshot!(run(&retried, &[("test", vec![Reply::Hang, ok()])]), @r"
@@ -94,7 +94,7 @@ fn a_goal_gate_that_is_canceled_with_its_branch_is_not_met() {
     }";
     let hang = vec![Reply::Hang];
     let story = run(inner, &[("slow", hang.clone()), ("slower", hang)]);
-    insta::assert_snapshot!(story.lines().last().unwrap(), @"run failed: goal gate `slower` ended skipped and has no retry target left: it was canceled with its branch (deterministic)");
+    insta::assert_snapshot!(story.lines().last().unwrap(), @"run failed: goal gate `slower` ended skipped and has no retry target left: it was canceled with its branch");
 }
 
 #[test]

@@ -41,13 +41,13 @@ fn a_fan_out_that_failed_runs_again_as_a_whole() {
       fork@1/a failed
       004 b@1 failed  -> merge (unconditional)
       fork@1/b failed
-    fork@1 retries: 2 of 2 branches failed: a: exit code 1; b: exit code 2 (deterministic)
+    fork@1 retries: 2 of 2 branches failed: a: exit code 1; b: exit code 2
     fork@1 forks 2, joins at merge
       005 a@2 failed  -> merge (unconditional)
       fork@1#2/a failed
       006 b@2 failed  -> merge (unconditional)
       fork@1#2/b failed
-    fork@1 retries: 2 of 2 branches failed: a: exit code 1; b: exit code 2 (deterministic)
+    fork@1 retries: 2 of 2 branches failed: a: exit code 1; b: exit code 2
     fork@1 forks 2, joins at merge
       007 a@3 succeeded  -> merge (unconditional)
       fork@1#3/a succeeded
@@ -82,7 +82,7 @@ fn the_branches_of_a_fan_out_in_a_branch_keep_to_their_line() {
         outer@1/inner/inner@1/a failed
         007 b@1 failed  -> merge (unconditional)
         outer@1/inner/inner@1/b failed
-      inner@1 retries: 2 of 2 branches failed: a: exit code 1; b: exit code 2 (deterministic)
+      inner@1 retries: 2 of 2 branches failed: a: exit code 1; b: exit code 2
       inner@1 forks 2, joins at merge
         009 a@2 succeeded  -> merge (unconditional)
         outer@1/inner/inner@1#2/a succeeded
@@ -247,7 +247,7 @@ fn a_fan_out_waits_for_the_budget_before_it_runs_again() {
       fork@1/a failed
       004 b@1 failed  -> merge (unconditional)
       fork@1/b failed
-    fork@1 retries: 2 of 2 branches failed: a: no; b: no (deterministic)
+    fork@1 retries: 2 of 2 branches failed: a: no; b: no
     paused: Budget []
     resumed
     fork@1 forks 2, joins at merge

@@ -154,16 +154,16 @@ fn what_is_no_list_fails_the_stage() {
         let story = Bench::new(&source, &plan(list)).story();
         story.lines().last().unwrap().to_owned()
     };
-    insta::assert_snapshot!(failed("for_each=plan", json!(5)), @"run failed: the list `plan` of `each` holds `5`: a list is a JSON array, or lines of text (deterministic)");
-    insta::assert_snapshot!(failed("for_each=plan", json!({"files": []})), @"run failed: the list `plan` of `each` holds a JSON object: a list is a JSON array, or lines of text (deterministic)");
-    insta::assert_snapshot!(failed("for_each=plan", json!("{\"files\": []}")), @"run failed: the list `plan` of `each` holds a JSON object: a list is a JSON array, or lines of text (deterministic)");
-    insta::assert_snapshot!(failed("for_each=plan.files", json!({"file": []})), @"run failed: the list `plan.files` of `each` has no value: no stage has written one (deterministic)");
-    insta::assert_snapshot!(failed("for_each=plan", Value::Null), @"run failed: the list `plan` of `each` holds null: a list is a JSON array, or lines of text (deterministic)");
-    insta::assert_snapshot!(failed("for_each=\"{{ context.plan.files }}\"", json!({})), @r#"run failed: the context has no key `plan.files`; write it in an earlier stage, or give a default: `{{ context.plan.files | default("") }}` (deterministic)"#);
-    insta::assert_snapshot!(failed("for_each=\"{{ context.plan | length }}\"", json!([1])), @"run failed: the list `{{ context.plan | length }}` of `each` holds `1`: a list is a JSON array, or lines of text (deterministic)");
-    insta::assert_snapshot!(failed("for_each=plan, max_items=2", json!([1, 2, 3])), @"run failed: the list `plan` of `each` has 3 elements, and `each` takes at most 2: give it a higher max_items (deterministic)");
+    insta::assert_snapshot!(failed("for_each=plan", json!(5)), @"run failed: the list `plan` of `each` holds `5`: a list is a JSON array, or lines of text");
+    insta::assert_snapshot!(failed("for_each=plan", json!({"files": []})), @"run failed: the list `plan` of `each` holds a JSON object: a list is a JSON array, or lines of text");
+    insta::assert_snapshot!(failed("for_each=plan", json!("{\"files\": []}")), @"run failed: the list `plan` of `each` holds a JSON object: a list is a JSON array, or lines of text");
+    insta::assert_snapshot!(failed("for_each=plan.files", json!({"file": []})), @"run failed: the list `plan.files` of `each` has no value: no stage has written one");
+    insta::assert_snapshot!(failed("for_each=plan", Value::Null), @"run failed: the list `plan` of `each` holds null: a list is a JSON array, or lines of text");
+    insta::assert_snapshot!(failed("for_each=\"{{ context.plan.files }}\"", json!({})), @r#"run failed: the context has no key `plan.files`; write it in an earlier stage, or give a default: `{{ context.plan.files | default("") }}`"#);
+    insta::assert_snapshot!(failed("for_each=\"{{ context.plan | length }}\"", json!([1])), @"run failed: the list `{{ context.plan | length }}` of `each` holds `1`: a list is a JSON array, or lines of text");
+    insta::assert_snapshot!(failed("for_each=plan, max_items=2", json!([1, 2, 3])), @"run failed: the list `plan` of `each` has 3 elements, and `each` takes at most 2: give it a higher max_items");
     let many: Vec<u32> = (0..1_001).collect();
-    insta::assert_snapshot!(failed("for_each=plan", json!(many)), @"run failed: the list `plan` of `each` has 1001 elements, and `each` takes at most 1000: give it a higher max_items (deterministic)");
+    insta::assert_snapshot!(failed("for_each=plan", json!(many)), @"run failed: the list `plan` of `each` has 1001 elements, and `each` takes at most 1000: give it a higher max_items");
 }
 
 #[test]
@@ -280,5 +280,5 @@ fn a_goal_gate_in_the_path_holds_for_every_element() {
     let mut replies = plan("a\nb");
     replies.push(("work", vec![exits(1), ok()]));
     let story = Bench::new(&source, &replies).story();
-    insta::assert_snapshot!(story.lines().last().unwrap(), @"run failed: goal gate `work` ended failed and has no retry target left: exit code 1 (deterministic)");
+    insta::assert_snapshot!(story.lines().last().unwrap(), @"run failed: goal gate `work` ended failed and has no retry target left: exit code 1");
 }

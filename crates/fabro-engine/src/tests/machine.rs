@@ -46,7 +46,7 @@ fn a_value_that_cannot_be_read_ends_the_run() {
     insta::assert_snapshot!(story(&machine.take_commit().events), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 succeeded
-    run failed: `big` cannot be read: it is gone (deterministic)
+    run failed: `big` cannot be read: it is gone
     ");
 }
 

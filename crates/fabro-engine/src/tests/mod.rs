@@ -9,6 +9,7 @@ mod fan_out_retries;
 mod for_each;
 mod in_memory;
 mod machine;
+mod results;
 mod resume;
 mod routing;
 mod slow_store;

@@ -237,7 +237,7 @@ fn another_attempt_waits_for_the_budget_too() {
     bench.drive(Input::Resume { max_cost: Some(5.0) });
     insta::assert_snapshot!(story(&bench.events()), @r"
     001 start@1 succeeded  -> a (unconditional)
-    a@1 retries: no (deterministic)
+    a@1 retries: no
     paused: Budget []
     resumed
     002 a@1 succeeded in 2  -> exit (unconditional)

@@ -46,13 +46,13 @@ fn edges_that_handle_a_failure() {
     start -> a -> x -> exit
         run partially_succeeded; `a` failed: exit code 1; `x` failed: exit code 1 [a@1, x@1]
     start -> a; a -> exit [condition="outcome=fail"]
-        run succeeded
+        run partially_succeeded; `a` failed: exit code 1 [a@1]
     start -> a; a -> b [condition="outcome=success"]; a -> exit; b -> exit
-        run succeeded
+        run partially_succeeded; `a` failed: exit code 1 [a@1]
     start -> a -> c; c [shape=diamond]; c -> b [condition="outcome=success"]; c -> exit; b -> exit
-        run succeeded
+        run partially_succeeded; `a` failed: exit code 1 [a@1]
     start -> a -> c -> d; c [shape=diamond]; d [shape=diamond]; d -> exit [condition="outcome=fail"]
-        run succeeded
+        run partially_succeeded; `a` failed: exit code 1 [a@1]
     start -> a -> c -> exit; c [shape=diamond]
         run partially_succeeded; `a` failed: exit code 1 [a@1]
     start -> a -> b; b -> exit [condition="outcome=success"]
@@ -89,19 +89,19 @@ fn attributes_that_handle_a_failure() {
     node [on_failure=continue]; start -> a -> b -> exit
         run succeeded
     start -> a -> b -> exit; a [on_failure=stop]
-        run failed: exit code 1 (deterministic) [a@1]
+        run failed: exit code 1 [a@1]
     start -> a -> b -> exit; graph [on_failure=stop]
-        run failed: exit code 1 (deterministic) [a@1]
+        run failed: exit code 1 [a@1]
     start -> a -> x -> exit; graph [on_failure=stop]; a [on_failure=continue]
-        run failed: exit code 1 (deterministic) [x@1]
+        run failed: exit code 1 [x@1]
     start -> a -> x -> exit; graph [on_failure=continue]; x [on_failure=stop]
-        run failed: exit code 1 (deterministic) [x@1]
+        run failed: exit code 1 [x@1]
     start -> a; a -> exit [condition="outcome=fail"]; a [on_failure=stop]
-        run succeeded
+        run failed: exit code 1 [a@1]
     start -> a -> c; c [shape=diamond]; c -> exit [condition="outcome=fail"]; graph [on_failure=stop]
-        run succeeded
+        run failed: exit code 1 [a@1]
     start -> a -> c -> exit; c [shape=diamond]; graph [on_failure=stop]
-        run failed: exit code 1 (deterministic) [a@1]
+        run failed: exit code 1 [a@1]
     "#);
 }
 
@@ -183,15 +183,15 @@ fn failures_in_branches() {
     run partially_succeeded; `a` failed: exit code 1 [p@1/a/a@1]
     run succeeded
     run succeeded
-    run failed: exit code 1 (deterministic) [p@1/a/a@1]
+    run failed: exit code 1 [p@1/a/a@1]
     run succeeded
-    run failed: exit code 1 (deterministic) [p@1/a/a@1]
-    run failed: exit code 1 (deterministic) [p@1/a/a@1]
-    run succeeded
-    run succeeded
+    run failed: exit code 1 [p@1/a/a@1]
+    run failed: exit code 1 [p@1/a/a@1]
     run succeeded
     run succeeded
-    run succeeded
+    run partially_succeeded; `a` failed: exit code 1 [p@1/a/a@1]
+    run partially_succeeded; `a` failed: exit code 1 [p@1/a/a@1]
+    run failed: exit code 1 [p@1/a/a@1]
     run partially_succeeded; `a` failed: exit code 1 [p@1/a/a@1]
     run succeeded
     run partially_succeeded; `a` failed: exit code 1 [p@1/a/a@1]
@@ -249,9 +249,9 @@ fn what_ends_a_run_names_what_began_it() {
     run failed: `test` was entered 3 times, which is all that its visit limit allows; `mend` failed: exit code 7 (compilation_loop) [mend@1]
     run failed: `test` was entered 3 times, which is all that its visit limit allows; `mend` failed: exit code 7 (compilation_loop) [mend@3]
     run failed: no matching edge from `b`; `a` failed: exit code 4 (structural) [a@1]
-    run failed: exit code 5 (deterministic) [a@1]
-    run failed: goal gate `a` ended failed and has no retry target left: exit code 4 (deterministic) [a@1]
-    run failed: the same failure 3 times: exit code 4 (deterministic) [a@3]
+    run failed: exit code 5 [a@1]
+    run failed: goal gate `a` ended failed and has no retry target left: exit code 4 [a@1]
+    run failed: the same failure 3 times: exit code 4 [a@3]
     run failed: `a` was entered 2 times, which is all that its visit limit allows; `a` failed: timed out (compilation_loop) [a@2]
     run failed: `a` was entered 2 times, which is all that its visit limit allows; `a` failed: timed out (compilation_loop) [a@2]
     run failed: `a` was entered 2 times, which is all that its visit limit allows (compilation_loop)
@@ -320,5 +320,5 @@ fn a_fan_out_that_needs_every_branch_hides_no_failure() {
 #[test]
 fn a_goal_gate_in_a_branch_is_the_cause_of_its_run() {
     let body = "start -> f; f [shape=component, join_policy=first_success]; f -> a -> j; f -> b -> j; j -> exit; a [goal_gate=true]";
-    insta::assert_snapshot!(end(body, &[("a", vec![exits(1)])]), @"run failed: goal gate `a` ended failed and has no retry target left: exit code 1 (deterministic) [a@1]");
+    insta::assert_snapshot!(end(body, &[("a", vec![exits(1)])]), @"run failed: goal gate `a` ended failed and has no retry target left: exit code 1 [a@1]");
 }

@@ -154,7 +154,7 @@ async fn ends_have_reasons_and_classes() {
     ");
     assert_snapshot!(answer("refuse", Permissions::Full).await, @r"
     says 6
-    error: fake_agent: it refused to continue: change the prompt (deterministic)
+    error: fake_agent: it refused to continue: change the prompt
     ");
     assert_snapshot!(answer("fail", Permissions::Full).await, @"error: fake_agent: Internal error: come back later (transient_infra, unavailable)");
     let place = Place::new();
@@ -163,7 +163,7 @@ async fn ends_have_reasons_and_classes() {
     assert_snapshot!(said, @"error: fake_agent: Internal error: [redacted:KEY] later (transient_infra, unavailable)");
     assert_snapshot!(answer("die", Permissions::Full).await, @r"
     error: fake_agent failed with exit code 7; it said:
-    out of memory (deterministic)
+    out of memory
     ");
     let place = Place::new();
     assert_snapshot!(place.run(&agent("broken", &Value::Null), "", |_| {}).await, @r"
@@ -201,9 +201,9 @@ async fn settings_reach_the_agent() {
     session: s1
     warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
     ");
-    assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not accepted: fake_agent: Method not found: session/set_model (deterministic)");
-    assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not accepted: fake_agent: Invalid params (deterministic)");
-    assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not accepted: fake_agent: the agent has no such option, only [which-model, fast] (deterministic)");
+    assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not accepted: fake_agent: Method not found: session/set_model");
+    assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not accepted: fake_agent: Invalid params");
+    assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not accepted: fake_agent: the agent has no such option, only [which-model, fast]");
 }
 
 #[tokio::test]
@@ -326,8 +326,8 @@ async fn sessions_are_loaded_where_the_agent_can() {
     session: s1
     warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
     ");
-    assert_snapshot!(go_on("loads", "say hello", "gone", None).await, @"error: fake_agent cannot continue its session: no such session (deterministic)");
-    assert_snapshot!(go_on("", "say hello", "s1", None).await, @"error: fake_agent cannot continue its session: it cannot load sessions (deterministic)");
+    assert_snapshot!(go_on("loads", "say hello", "gone", None).await, @"error: fake_agent cannot continue its session: no such session");
+    assert_snapshot!(go_on("", "say hello", "s1", None).await, @"error: fake_agent cannot continue its session: it cannot load sessions");
 }
 
 #[tokio::test]

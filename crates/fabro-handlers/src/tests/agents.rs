@@ -102,7 +102,7 @@ fn errors_of_the_model_have_their_class() {
     let unlisted = Scene::new(FAILS).model(r#"{"q": [{"text": "x"}]}"#);
     insta::assert_snapshot!(unlisted.story(), @r#"
     001 start@1 succeeded -> p (unconditional)
-    002 p@1 failed: the model script has no turns for node `p`: add a list for "p", or one for "*" (deterministic) -> exit (unconditional)
+    002 p@1 failed: the model script has no turns for node `p`: add a list for "p", or one for "*" -> exit (unconditional)
     003 exit@1 succeeded
     run partially_succeeded
     "#);
@@ -124,7 +124,7 @@ fn transient_errors_are_retried_and_wait_as_asked() {
     let model = r#"{"p": [{"error": "auth"}, {"text": "never"}]}"#;
     insta::assert_snapshot!(Scene::new(graph).model(model).story(), @r"
     001 start@1 succeeded -> p (unconditional)
-    002 p@1 failed: the model's provider refused the key: check it (deterministic) -> exit (unconditional)
+    002 p@1 failed: the model's provider refused the key: check it -> exit (unconditional)
     003 exit@1 succeeded
     run partially_succeeded
     ");

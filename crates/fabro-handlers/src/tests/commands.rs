@@ -28,7 +28,7 @@ fn a_failed_command_quotes_its_last_line() {
     let scene = Scene::new(ONE).exec(exec);
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
-    002 c@1 failed: exit code 3: worse (deterministic) -> exit (unconditional)
+    002 c@1 failed: exit code 3: worse -> exit (unconditional)
     003 exit@1 succeeded
     run partially_succeeded
     ");
@@ -52,7 +52,7 @@ fn a_signal_has_the_shells_exit_code() {
     let scene = Scene::new(ONE).exec(FakeExec::new().with("run", Exit::Signal(9), ""));
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
-    002 c@1 failed: killed by signal 9 (deterministic) -> exit (unconditional)
+    002 c@1 failed: killed by signal 9 -> exit (unconditional)
     003 exit@1 succeeded
     run partially_succeeded
     ");
@@ -92,8 +92,8 @@ fn real_scripts_run_in_the_working_directory() {
     001 start@1 succeeded -> shell (unconditional)
     002 shell@1 succeeded -> python (unconditional)
     003 python@1 succeeded -> broken (unconditional)
-    004 broken@1 failed: exit code 42: half (deterministic) -> killed (unconditional)
-    005 killed@1 failed: killed by signal 9 (deterministic) -> exit (unconditional)
+    004 broken@1 failed: exit code 42: half -> killed (unconditional)
+    005 killed@1 failed: killed by signal 9 -> exit (unconditional)
     006 exit@1 succeeded
     run partially_succeeded
     ");
@@ -135,9 +135,9 @@ fn large_output_is_a_file_for_later_stages() {
     let scene = Scene::new(source).model(r#"{"*": [{"text": "seen"}]}"#).local();
     insta::assert_snapshot!(scene.story().replace(&scene.dir.path().display().to_string(), "DIR"), @r"
     001 start@1 succeeded -> big (unconditional)
-    002 big@1 failed: exit code 7: 0123456789 (deterministic) -> next (unconditional)
+    002 big@1 failed: exit code 7: 0123456789 -> next (unconditional)
     003 next@1 succeeded -> use (unconditional)
-    004 use@1 failed: `context.command.output` has 219999 bytes, and a script takes at most 131072 of one value; read it from the file DIR/runs/01HF7YAT000000000000000007/runtime/blobs/cd61b9d5155bfef8324999f9608ac3e9d83323d62e89185b56b1396118337628.json (deterministic) -> exit (unconditional)
+    004 use@1 failed: `context.command.output` has 219999 bytes, and a script takes at most 131072 of one value; read it from the file DIR/runs/01HF7YAT000000000000000007/runtime/blobs/cd61b9d5155bfef8324999f9608ac3e9d83323d62e89185b56b1396118337628.json -> exit (unconditional)
     005 exit@1 succeeded
     run partially_succeeded
     ");
@@ -182,7 +182,7 @@ fn a_command_without_a_place_to_run_says_so() {
     let story = story.replace(&scene.dir.path().display().to_string(), "DIR");
     insta::assert_snapshot!(story, @r"
     001 start@1 succeeded -> c (unconditional)
-    002 c@1 failed: working directory DIR/work is not a directory: create it, or choose another (deterministic) -> exit (unconditional)
+    002 c@1 failed: working directory DIR/work is not a directory: create it, or choose another -> exit (unconditional)
     003 exit@1 succeeded
     run partially_succeeded
     ");

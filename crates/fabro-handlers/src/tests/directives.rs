@@ -65,11 +65,11 @@ fn a_stated_failure_counts_in_any_spelling() {
     ];
     insta::assert_snapshot!(answers.map(routed).join("\n"), @r#"
     001 start@1 succeeded -> review (unconditional)
-    002 review@1 failed: tests fail (deterministic) -> fix (unconditional)
+    002 review@1 failed: tests fail -> fix (unconditional)
     preferred_label = ""
 
     001 start@1 succeeded -> review (unconditional)
-    002 review@1 failed: the stage reported a failure (deterministic) -> fix (unconditional)
+    002 review@1 failed: the stage reported a failure -> fix (unconditional)
     preferred_label = ""
 
     001 start@1 succeeded -> review (unconditional)
@@ -78,7 +78,7 @@ fn a_stated_failure_counts_in_any_spelling() {
 
     001 start@1 succeeded -> review (unconditional)
     review warns (directive) `status` is read as `outcome`, which is absent
-    002 review@1 failed: nope (deterministic) -> fix (unconditional)
+    002 review@1 failed: nope -> fix (unconditional)
     preferred_label = ""
 
     001 start@1 succeeded -> review (unconditional)
@@ -121,13 +121,13 @@ fn custom_words_are_those_that_edges_ask_for() {
 fn a_stated_failure_fails_the_stage() {
     insta::assert_snapshot!(routed(r#"{"outcome": "failed", "failure_reason": "tests failed", "context_updates": {"tests_passed": false}}"#), @r#"
     001 start@1 succeeded -> review (unconditional)
-    002 review@1 failed: tests failed (deterministic) -> fix (unconditional)
+    002 review@1 failed: tests failed -> fix (unconditional)
     preferred_label = ""
     tests_passed = false
     "#);
     insta::assert_snapshot!(routed(r#"{"outcome": "fail"}"#), @r#"
     001 start@1 succeeded -> review (unconditional)
-    002 review@1 failed: the stage reported a failure (deterministic) -> fix (unconditional)
+    002 review@1 failed: the stage reported a failure -> fix (unconditional)
     preferred_label = ""
     "#);
     insta::assert_snapshot!(routed(r#"{"outcome": "partial_success", "failure_reason": "half of it"}"#), @r#"
@@ -337,7 +337,7 @@ fn what_an_answer_asks_for_is_read_without_secrets() {
     "#);
     insta::assert_snapshot!(blanked(r#"{"outcome": "failed", "failure_reason": "no hunter2-secret-value", "preferred_next_label": "hunter2-secret-value", "suggested_next_ids": ["hunter2-secret-value"]}"#), @r#"
     001 start@1 succeeded -> ask (unconditional)
-    002 ask@1 failed: no [redacted:MY_TOKEN] (deterministic) -> exit (unconditional)
+    002 ask@1 failed: no [redacted:MY_TOKEN] -> exit (unconditional)
     preferred_label = ""
     "#);
 }

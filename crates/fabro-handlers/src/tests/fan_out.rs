@@ -43,12 +43,12 @@ fn a_fan_in_fails_when_all_branches_failed() {
     insta::assert_snapshot!(forked(1, 2).story(), @r"
     001 start@1 succeeded -> fork (unconditional)
     fork forks 2, joins at join
-      003 a@1 failed: exit code 1: output of a (deterministic) -> join (unconditional)
+      003 a@1 failed: exit code 1: output of a -> join (unconditional)
       fork@1/a failed
-      004 b@1 failed: exit code 2: output of b (deterministic) -> join (unconditional)
+      004 b@1 failed: exit code 2: output of b -> join (unconditional)
       fork@1/b failed
-    002 fork@1 failed: 2 of 2 branches failed: a: exit code 1: output of a; b: exit code 2: output of b (deterministic) -> join (join)
-    005 join@1 failed: all 2 branches failed (deterministic) -> next (unconditional)
+    002 fork@1 failed: 2 of 2 branches failed: a: exit code 1: output of a; b: exit code 2: output of b -> join (join)
+    005 join@1 failed: all 2 branches failed -> next (unconditional)
     006 next@1 succeeded -> exit (unconditional)
     007 exit@1 succeeded
     run partially_succeeded
@@ -163,11 +163,11 @@ fn a_model_that_fails_leaves_the_choice_to_the_status_unless_it_could_not_be_ask
     best: "b"
     "#);
     insta::assert_snapshot!(run(", on_unavailable=fail", "auth"), @r#"
-    005 join@1 failed: the model's provider refused the key: check it (deterministic) -> next (unconditional)
+    005 join@1 failed: the model's provider refused the key: check it -> next (unconditional)
     best: "b"
     "#);
     insta::assert_snapshot!(run(", retry_target=a, max_visits=1", "auth"), @r#"
-    005 join@1 failed: the model's provider refused the key: check it (deterministic) -> next (unconditional)
+    005 join@1 failed: the model's provider refused the key: check it -> next (unconditional)
     best: "b"
     "#);
     assert!(!run("", "auth").contains("join@"));

@@ -176,8 +176,8 @@ fn an_option_whose_condition_does_not_hold_is_refused() {
     let source = guarded("", closed, r#", condition="last_stage=start && outcome=succeeded""#);
     insta::assert_snapshot!(Scene::new(&source).story(), @r#"
     001 start@1 succeeded -> ask (unconditional)
-    002 ask@1 failed: no option of the gate can be chosen: [A] Approve: tests=passed does not hold, there is no value; [R] Reject: last_stage=start does not hold, the value is "ask" (deterministic)
-    run failed: no option of the gate can be chosen: [A] Approve: tests=passed does not hold, there is no value; [R] Reject: last_stage=start does not hold, the value is "ask" (deterministic)
+    002 ask@1 failed: no option of the gate can be chosen: [A] Approve: tests=passed does not hold, there is no value; [R] Reject: last_stage=start does not hold, the value is "ask"
+    run failed: no option of the gate can be chosen: [A] Approve: tests=passed does not hold, there is no value; [R] Reject: last_stage=start does not hold, the value is "ask"
     "#);
 }
 

@@ -317,7 +317,7 @@ fn an_answer_that_does_not_hold_is_sent_back() {
            start succeeded []
     a@1    user: Rate
     a@1    assistant: no idea
-           a output schema validation failed after 0 repair attempt(s): the answer has no JSON object (deterministic) []
+           a output schema validation failed after 0 repair attempt(s): the answer has no JSON object []
            exit succeeded []
     ");
 }

@@ -160,7 +160,7 @@ fn the_childs_failure_is_the_stages() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    003 sub@1 failed: sub-workflow: `d` failed: exit code 127: this script has no result: see stage d@1 of run 01HF7YAT00TG3988HQR5SKDW1M (deterministic) -> next (unconditional)
+    003 sub@1 failed: sub-workflow: `d` failed: exit code 127: this script has no result: see stage d@1 of run 01HF7YAT00TG3988HQR5SKDW1M -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
     run partially_succeeded
@@ -232,7 +232,7 @@ fn a_child_that_its_condition_stops_keeps_its_failures() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    003 sub@1 partially_succeeded: sub-workflow: `bad` failed: exit code 127: this script has no result: see stage bad@1 of run 01HF7YAT00TG3988HQR5SKDW1M (deterministic) (ended: its stop condition holds) -> next (unconditional)
+    003 sub@1 partially_succeeded: sub-workflow: `bad` failed: exit code 127: this script has no result: see stage bad@1 of run 01HF7YAT00TG3988HQR5SKDW1M (ended: its stop condition holds) -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
     run partially_succeeded
@@ -595,7 +595,7 @@ fn an_input_that_is_not_there_fails_the_stage() {
     insta::assert_snapshot!(scene.story(), @r#"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    003 sub@1 failed: the context has no key `gone`; write it in an earlier stage, or give a default: `{{ context.gone | default("") }}` (deterministic) -> next (unconditional)
+    003 sub@1 failed: the context has no key `gone`; write it in an earlier stage, or give a default: `{{ context.gone | default("") }}` -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
     run partially_succeeded

@@ -159,6 +159,7 @@ fn stages_of_sub_workflows_are_indented() {
         usage: Usage::default(),
         artifact_count: 0,
         unhandled: Vec::new(),
+        overridden: Vec::new(),
     };
     let mut state = State { run: Some(run(1)), ..State::default() };
     let mut child = |of, node: &str, body| {
