@@ -6,9 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use fabro_config::GitSettings;
-use fabro_engine::{
-    GraphDefaults, NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes,
-};
+use fabro_engine::{GraphDefaults, NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes};
 use fabro_events::{Candidate, Event, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{WORKFLOW_DIR, read_all};

@@ -186,7 +186,11 @@ impl RunSpec {
         let execution = config.map(|config| config.execution).unwrap_or_default();
         let execution = execution.or(settings.defaults.execution);
         let file = &target.workflow_file;
-        let workflow = LoadedWorkflow::read(file, cwd, home.map(Path::to_owned), &inputs)?;
+        let mut workflow = LoadedWorkflow::read(file, cwd, home.map(Path::to_owned), &inputs)?;
+        if config.and_then(|config| config.on_failure).or(settings.on_failure).is_some() {
+            // The settings say what follows.
+            workflow.warnings.retain(|finding| finding.rule != "unhandled-failure");
+        }
         let goal = match (&overrides.goal, &target.run_file) {
             (Some(goal), _) => Some(render_goal(goal, &inputs)?),
             (None, Some(file)) => goal_of(file, &inputs, home).map_err(|it| invalid(file, it))?,

@@ -38,10 +38,10 @@
     "fidelity" "for_each" "freeform" "language"
     "max_cost" "provider" "backend" "rankdir"
     "timeout" "import" "memory" "prompt"
-    "quorum" "script" "weight" "class"
-    "label" "merge" "model" "shape"
-    "speed" "tools" "goal" "type"
-    "rag" "as"))
+    "quorum" "reason" "script" "status"
+    "weight" "class" "label" "merge"
+    "model" "shape" "speed" "tools"
+    "goal" "type" "rag" "as"))
 
 ((attribute
    name: (id) @_name

@@ -54,7 +54,7 @@ fn inputs_that_nothing_reads_are_warned_of() {
             "flow.fabro",
             r#"digraph flow { start -> a
             a [shape=parallelogram, script="echo {{ inputs.branch | default('main') }} {{ inputs.repo.name }}"]
-            a -> exit [condition="outcome=success"]; a -> exit [condition="outcome=fail"] }"#,
+            a -> exit [condition="outcome=success"]; a -> over [condition="outcome=fail"]; over [shape=Msquare, status=failed] }"#,
         ),
         (
             "run.toml",

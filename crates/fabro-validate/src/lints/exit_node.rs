@@ -6,16 +6,20 @@ use crate::findings::Findings;
 /// A run ends at an exit node; nothing comes after it.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
-    let mut exits = workflow.exits().map(|ix| workflow.node(ix));
-    let Some(first) = exits.next() else {
+    if workflow.exits().next().is_none() {
         let message = "the workflow has no exit node";
         let fix = "add a node with the id `exit`, or with shape=Msquare";
         return findings.error("exit-node", workflow.head_span(), message, fix);
-    };
-    for other in exits {
-        let message = format!("`{}` is another exit node, besides `{}`", other.id, first.id);
-        let fix = format!("lead its edges to `{}`", first.id);
-        findings.warning("several-exits", other.span, message, fix);
+    }
+    // Those with a `status` are different ends.
+    let mut plain = workflow.exits().filter(|ix| checking.is_plain_exit(*ix));
+    if let Some(first) = plain.next() {
+        let first = &workflow.node(first).id;
+        for other in plain.map(|ix| workflow.node(ix)) {
+            let message = format!("`{}` is another exit node, besides `{first}`", other.id);
+            let fix = format!("lead its edges to `{first}`, or give it a `status`");
+            findings.warning("several-exits", other.span, message, fix);
+        }
     }
     for edge in workflow.edges() {
         let from = workflow.node(edge.from);
@@ -41,8 +45,10 @@ mod tests {
         insta::assert_snapshot!(reported("several-exits", "start -> a -> exit; a -> done; done [shape=Msquare]"), @r"
         1:38 warning: `done` is another exit node, besides `exit`
           at: done
-          fix: lead its edges to `exit`
+          fix: lead its edges to `exit`, or give it a `status`
         ");
+        let stated = "start -> a -> exit; a -> done; done [shape=Msquare, status=failed]";
+        assert_eq!(reported("several-exits", stated), "nothing");
         insta::assert_snapshot!(reported("exit-outgoing", "start -> exit -> a"), @r"
         1:22 error: an edge leads out of the exit node `exit`
           at: exit -> a

@@ -10,9 +10,11 @@ mod duplicate_accelerator;
 mod edge_target;
 mod endless_loop;
 mod exit_node;
+mod failure_to_exit;
 mod fan_out_join;
 mod file_outside;
 mod freeform_edges;
+mod goal_gate_bypass;
 mod isolation;
 mod label_condition;
 mod label_template;
@@ -58,9 +60,11 @@ const LINTS: &[Lint] = &[
     edge_target::check,
     endless_loop::check,
     exit_node::check,
+    failure_to_exit::check,
     fan_out_join::check,
     file_outside::check,
     freeform_edges::check,
+    goal_gate_bypass::check,
     isolation::check,
     label_condition::check,
     label_template::check,

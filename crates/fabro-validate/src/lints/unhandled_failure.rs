@@ -77,12 +77,19 @@ fn hides_failure(node: &Node) -> bool {
 /// Leaves by a plain edge, and no condition on the way to the next stage could tell failure from
 /// success.
 fn continues_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
-    checking.workflow.outgoing(ix).len() > 0 && !is_decided(checking, ix)
+    let has_plain = checking.workflow.outgoing(ix).any(|edge| !checking.is_conditional(edge));
+    has_plain && !is_decided(checking, ix)
 }
 
-/// Whether an edge of the node, or of conditional nodes after it, has a condition.
+/// Whether a condition on an edge of the node, or of conditional nodes after it, reads how a stage ended. One that
+/// does not parse may.
 fn is_decided(checking: &Checking<'_>, ix: NodeIx) -> bool {
-    checking.workflow.deciding_edges(ix).any(|edge| checking.is_conditional(edge))
+    checking.workflow.deciding_edges(ix).any(|edge| match checking.condition(edge) {
+        Some(condition) => {
+            condition.reads_result() || condition.keys().any(|key| key.starts_with("parallel."))
+        }
+        None => checking.is_conditional(edge),
+    })
 }
 
 /// By node: the run may come back to it, and it may end well then.
@@ -152,6 +159,7 @@ mod tests {
             r#"start -> test -> exit; test [shape=parallelogram, script="cargo test"]"#,
             r#"start -> test -> check -> exit; test [shape=parallelogram, script="cargo test"]; check [shape=diamond]"#,
             r#"start -> test -> report -> exit; test [shape=parallelogram, script="cargo test"]; report [prompt=x]"#,
+            r#"start -> test; test -> b [condition="context.mode=fast"]; test -> c; test [shape=parallelogram, script="cargo test"]; b [prompt=x]; c [prompt=x]; b -> exit; c -> exit"#,
             r#"start -> test -> exit; test [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#,
             "start -> p; p [shape=component]; p -> test -> j; p -> b -> j; j -> exit; test [script=x, shape=parallelogram]; b [prompt=b]; j [shape=tripleoctagon]",
         ] {
