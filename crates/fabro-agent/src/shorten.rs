@@ -156,7 +156,12 @@ impl Session {
                 if let Some(error) = &done.report.summary_error {
                     let class = progress.class.unwrap_or(FailureClass::TransientInfra);
                     let message = format!("{error}; a summary without a model takes its place");
-                    self.note(EventBody::AgentError { class, message, usage: None });
+                    self.note(EventBody::AgentError {
+                        class,
+                        message,
+                        usage: None,
+                        retry_in_ms: None,
+                    });
                 }
                 Ok(Some(self.shortened(&done, progress.usage).await?))
             }
@@ -175,7 +180,7 @@ impl Session {
                 self.carried.add(&progress.usage.unwrap_or_default());
                 let class = progress.class.unwrap_or(FailureClass::TransientInfra);
                 let message = error.to_string();
-                self.note(EventBody::AgentError { class, message, usage: None });
+                self.note(EventBody::AgentError { class, message, usage: None, retry_in_ms: None });
                 self.flush().await?;
                 Ok(None)
             }

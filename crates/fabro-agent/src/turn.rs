@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_compaction::{Moment, should_compact};
 use fabro_events::{EventBody, MessagePurpose};
@@ -93,7 +94,8 @@ impl Session {
         self.parts.count(&self.ledger, &mut usage);
         let message = "the request was canceled before its answer was complete".to_owned();
         let class = FailureClass::Canceled;
-        self.note(EventBody::AgentError { class, message, usage: Some(usage) });
+        let usage = Some(usage);
+        self.note(EventBody::AgentError { class, message, usage, retry_in_ms: None });
         // The session ends as canceled in any case.
         let _ = self.flush().await;
     }
@@ -254,7 +256,7 @@ impl Parts {
         // What the recorded tries used, before it was priced.
         let mut recorded = Usage::default();
         let (failures, mut failed) = mpsc::unbounded_channel();
-        let mut report = |error: &ModelError, next: String| {
+        let mut report = |error: &ModelError, next: String, wait: Option<Duration>| {
             // The next step comes first, as a line for people may be cut.
             let message = redact(&format!("{next}: {error}"));
             let mut usage = (*error.usage).clone();
@@ -262,7 +264,9 @@ impl Parts {
             price(&mut usage);
             let usage = Some(usage).filter(|usage| !usage.is_nothing());
             // The other end outlives this one.
-            let _ = failures.send(EventBody::AgentError { class: error.class(), message, usage });
+            let class = error.class();
+            let retry_in_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let _ = failures.send(EventBody::AgentError { class, message, usage, retry_in_ms });
         };
         let live = |answer: LiveAnswer<'_>| {
             if let Some(live) = &settings.live {
@@ -287,9 +291,12 @@ impl Parts {
             }
             match progress {
                 Progress::Retrying { error, wait, .. } => {
-                    report(error, format!("asking again in {} s", wait.as_secs_f64().ceil()));
+                    let next = format!("asking again in {} s", wait.as_secs_f64().ceil());
+                    report(error, next, Some(wait));
                 }
-                Progress::Failover { to, error } => report(error, format!("asking {to} instead")),
+                Progress::Failover { to, error } => {
+                    report(error, format!("asking {to} instead"), None);
+                }
                 Progress::Part(Part::Warning(message)) if ledger.is_new_warning(message) => {
                     // As above.
                     let _ = failures.send(EventBody::AgentWarning {

@@ -37,6 +37,11 @@ pub enum Command {
     Run(Box<run::RunArgs>),
     #[command(visible_alias = "continue")]
     Resume(resume::ResumeArgs),
+    /// Run again what failed in a run, and continue it
+    #[command(
+        after_help = "Examples:\n  fabro retry latest\n  fabro retry 01K3 --max-cost 20\n\nFailed stages, failed elements of a list and failed or canceled branches run again, in\nsub-workflows too, and then what follows them. What was finished stays. The run keeps\nits workflow and settings: after a change of these, start a new run."
+    )]
+    Retry(resume::ResumeArgs),
     #[command(visible_aliases = ["check", "lint"])]
     Validate(validate::ValidateArgs),
     #[command(visible_alias = "format")]
@@ -134,6 +139,7 @@ impl Command {
         match self {
             Self::Run(args) => block_on(run::run(*args, global)),
             Self::Resume(args) => block_on(resume::resume(args, global)),
+            Self::Retry(args) => block_on(resume::retry(args, global)),
             Self::Validate(args) => block_on(validate::validate(&args, global)),
             Self::Fmt(args) => fmt::fmt(&args, global),
             Self::Graph(args) => block_on(graph::graph(&args, global)),

@@ -357,11 +357,12 @@ const SHOWN: usize = 400;
 /// The commands that show a failed stage, and that run it again.
 fn what_to_do(cause: &StageFailure, run: RunId, global: &Global) -> String {
     let inspect = global.command(&format!("inspect {run} {}", cause.stage()));
+    let retry = global.command(&format!("retry {run}"));
     let rewind = global.command(&format!("rewind {run} STAGE"));
-    let resume = global.command(&format!("resume {run}"));
     format!(
         "See what happened: {inspect}\n\
-         Run it again: {rewind} (a stage before it, `start` for all), then {resume}\n\
+         Run it again: {retry} (what failed, and what follows it)\n\
+         Or go back further: {rewind} (`start` for all)\n\
          The run keeps its workflow and settings: after a change of these, start a new run\n"
     )
 }

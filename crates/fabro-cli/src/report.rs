@@ -58,9 +58,15 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
             failed(message, "the log is damaged; look at it with `fabro events`")
         }
         RunError::Ended { run, .. } => {
+            let retry = global.command(&format!("retry {run}"));
             let rewind = global.command(&format!("rewind {run} NODE@VISIT"));
             let fork = global.command(&format!("fork {run} NODE@VISIT"));
-            usage(message, format!("go back in the run with `{rewind}`, or copy it with `{fork}`"))
+            usage(
+                message,
+                format!(
+                    "run again what failed with `{retry}`, go back with `{rewind}`, or copy it with `{fork}`"
+                ),
+            )
         }
         RunError::SubWorkflow { root, .. } => {
             usage(message, format!("name the run it belongs to: {root}"))

@@ -35,6 +35,7 @@
 
 mod agent;
 mod checked_settings;
+mod concurrency;
 mod detect;
 mod error;
 mod file;
@@ -63,6 +64,7 @@ mod variables;
 mod webhooks;
 
 pub use agent::{AgentSettings, CompactionPreset, CompactionSettings, PreambleSettings};
+pub use concurrency::{Concurrency, OnBusy};
 pub use detect::{detect_providers, providers};
 pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};

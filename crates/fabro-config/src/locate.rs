@@ -84,6 +84,8 @@ impl RunFile {
             on_unavailable: self.config.on_unavailable,
             retry_unavailable: self.config.retry_unavailable,
             resume_threads: self.config.resume_threads,
+            max_time: self.config.max_time,
+            concurrency: self.config.concurrency.clone(),
             telemetry: TelemetrySettings::default(),
             webhooks: Vec::new(),
             sandbox: self.config.sandbox.clone().resolved(self.dir(), home),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
 use crate::checked_settings::CheckedSettings;
+use crate::concurrency::Concurrency;
 use crate::git::GitSettings;
 use crate::hooks::Hook;
 use crate::model::ModelSettings;
@@ -43,6 +44,10 @@ pub struct RunConfig {
     pub retry_unavailable: Option<Duration>,
     /// `run.resume_threads`: conversations continue in the stages that start first after a resume.
     pub resume_threads: Option<bool>,
+    /// `run.max_time`: how long the run may be driven in all.
+    pub max_time: Option<Duration>,
+    /// `run.concurrency`: how many runs with the same key are driven at the same time.
+    pub concurrency: Option<Concurrency>,
     /// `run.execution`: how it is executed.
     pub execution: Execution,
     /// `run.sandbox`: what confines scripts and agents.
@@ -158,6 +163,8 @@ pub(crate) fn parse_as(
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         resume_threads: checked.take("/run/resume_threads"),
+        max_time: checked.take("/run/max_time"),
+        concurrency: checked.take("/run/concurrency"),
         execution: Execution::take(&mut checked),
         sandbox: SandboxSettings::take(&mut checked),
         git: GitSettings::take(&mut checked),

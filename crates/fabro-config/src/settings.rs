@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
 use crate::checked_settings::CheckedSettings;
+use crate::concurrency::Concurrency;
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::git::GitSettings;
@@ -43,6 +44,10 @@ pub struct Settings {
     pub retry_unavailable: Option<Duration>,
     /// `run.resume_threads`: conversations continue in the stages that start first after a resume.
     pub resume_threads: Option<bool>,
+    /// `run.max_time`: how long the run may be driven in all.
+    pub max_time: Option<Duration>,
+    /// `run.concurrency`: how many runs with the same key are driven at the same time.
+    pub concurrency: Option<Concurrency>,
     /// `run.sandbox`: what confines scripts and agents. [`settings`] makes its paths absolute.
     pub sandbox: SandboxSettings,
     /// `run.hooks`: what is run or requested at events, the weakest settings first.
@@ -146,6 +151,8 @@ impl Settings {
             on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
             resume_threads: self.resume_threads.or(weaker.resume_threads),
+            max_time: self.max_time.or(weaker.max_time),
+            concurrency: self.concurrency.or(weaker.concurrency),
             sandbox: self.sandbox.or(weaker.sandbox),
             hooks: joined(weaker.hooks, self.hooks),
             telemetry: self.telemetry.or(weaker.telemetry),
@@ -181,6 +188,8 @@ fn parse_with(
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         resume_threads: checked.take("/run/resume_threads"),
+        max_time: checked.take("/run/max_time"),
+        concurrency: checked.take("/run/concurrency"),
         sandbox: SandboxSettings::take(&mut checked),
         hooks: checked.take("/run/hooks"),
         telemetry: checked.take("/telemetry"),

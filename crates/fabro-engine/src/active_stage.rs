@@ -18,6 +18,8 @@ pub struct ActiveStage {
     /// When its first attempt began, in milliseconds since 1970, by a clock that was never
     /// [set](crate::RunState::clock_set_ms).
     pub started_ms: i64,
+    /// When this attempt began, or the wait before it: as `started_ms`.
+    pub attempt_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,
     /// How many attempts there were before the run paused because no model or agent was available:
@@ -36,6 +38,9 @@ pub struct ActiveStage {
     pub gate_answer: Option<RecordedAnswer>,
     /// The place in the log where this attempt began.
     pub since_seq: u64,
+    /// The place in the log of the last rewind or retry before it began, 0 without one: a stage of the same node and
+    /// visit may have run before.
+    pub rewound_seq: u64,
     /// A conversation with a model is recorded of this attempt.
     pub talked: bool,
     /// What that conversation cost so far.
@@ -66,6 +71,7 @@ impl ActiveStage {
             visit: 1,
             rank: 1,
             started_ms: 0,
+            attempt_ms: 0,
             attempt: 1,
             attempts_before: 0,
             delay_ms: 0,
@@ -74,6 +80,7 @@ impl ActiveStage {
             gate_asked_ms: None,
             gate_answer: None,
             since_seq: 0,
+            rewound_seq: 0,
             talked: false,
             spent: Usage::default(),
             turns_before: 0,
@@ -82,8 +89,9 @@ impl ActiveStage {
         }
     }
 
-    /// Another attempt of the same stage, whose record in the log is at `seq`.
-    pub(crate) fn retry(&mut self, attempt: u32, delay_ms: u64, seq: u64) {
+    /// Another attempt of the same stage, whose record in the log is at `seq`, of the time `steady_ms`.
+    pub(crate) fn retry(&mut self, attempt: u32, delay_ms: u64, (seq, steady_ms): (u64, i64)) {
+        self.attempt_ms = steady_ms;
         self.attempt = attempt;
         self.delay_ms = delay_ms;
         self.gate_asked_ms = None;

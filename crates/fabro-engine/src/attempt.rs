@@ -51,6 +51,12 @@ impl Attempt {
         if kind == NodeKind::Parallel {
             return AttemptResult::Due;
         }
+        if self.stage.spec().llm().is_some() {
+            tokio::select! {
+                () = self.stage.budget.known() => {}
+                () = cancel.cancelled() => return AttemptResult::Canceled,
+            }
+        }
         let _permit = match handler.places(kind) {
             None => None,
             Some(semaphore) => tokio::select! {

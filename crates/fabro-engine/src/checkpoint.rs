@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabro_events::{Entry, Event, EventBody, ForkPoint};
+use fabro_events::{Entry, Event, EventBody, ForkPoint, RetryPoint};
 use fabro_types::{ContextPatch, NodeKind, RunId};
 
 pub use fabro_events::stage_name::{StageName, meant, split};
@@ -14,12 +14,32 @@ pub fn effective<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&'a Eve
         if let EventBody::CheckpointForked(point) = &event.entry.body
             && point.in_place
         {
+            if point.retry.is_some() {
+                kept.retain(|earlier| !takes_back(point, earlier));
+                kept.push(event);
+                continue;
+            }
             let end = kept.partition_point(|earlier| earlier.seq <= point.from_seq);
             kept.truncate(end);
         }
         kept.push(event);
     }
     kept
+}
+
+/// Whether a rewind or a retry takes back an event that was recorded before it in the same log.
+pub fn takes_back(point: &ForkPoint, event: &Event) -> bool {
+    let Some(retry) = point.retry.as_ref().filter(|_| point.in_place) else {
+        return point.in_place && event.seq > point.from_seq;
+    };
+    match event.entry.body {
+        EventBody::RunCompleted { .. }
+        | EventBody::RunFailed { .. }
+        | EventBody::RunCanceled { .. } => true,
+        // A higher spending limit stays.
+        EventBody::RunResumed { .. } => false,
+        _ => retry.takes_back(event.seq, event.entry.branch.as_deref()),
+    }
 }
 
 /// Where a stage ended: the place in the log, and its name as `NODE@VISIT`.
@@ -86,6 +106,17 @@ pub fn rewind(
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
 }
 
+/// The event that retries what failed in a run. `last_seq` is the last of its log.
+pub fn retry(run_id: RunId, point: RetryPoint, last_seq: u64, now_ms: i64) -> Event {
+    let from_seq = point.lines.values().copied().min().unwrap_or(last_seq);
+    let stage = point.stages.first().cloned();
+    let set = ContextPatch::new();
+    let point =
+        ForkPoint { from_run: run_id, from_seq, in_place: true, stage, set, retry: Some(point) };
+    let entry = Entry::new(EventBody::CheckpointForked(Box::new(point)));
+    Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
+}
+
 /// By how much the clock was set in all, by the last of these events that says so. What a rewind took back
 /// counts, for the clock stays as it was set; what was copied by a fork does not.
 pub fn clock_set_total(events: &[Event]) -> Option<i64> {
@@ -99,7 +130,7 @@ pub fn clock_set_total(events: &[Event]) -> Option<i64> {
 
 fn fork_point(from_run: RunId, at: &Checkpoint, in_place: bool, set: ContextPatch) -> Entry {
     let stage = Some(Arc::from(at.stage.as_str()));
-    let point = ForkPoint { from_run, from_seq: at.seq, in_place, stage, set };
+    let point = ForkPoint { from_run, from_seq: at.seq, in_place, stage, set, retry: None };
     Entry::new(EventBody::CheckpointForked(Box::new(point)))
 }
 

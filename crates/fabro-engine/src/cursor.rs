@@ -331,7 +331,9 @@ impl Cursor {
         match &entry.body {
             EventBody::StageStarted { rank, handler, fidelity, thread_id } => {
                 self.started(event, *rank, *handler, *fidelity, thread_id.clone())?;
-                self.running("a start")?.started_ms = steady_ms;
+                let stage = self.running("a start")?;
+                stage.started_ms = steady_ms;
+                stage.attempt_ms = steady_ms;
             }
             EventBody::EdgeSelected(choice) => self.left(entry, choice),
             EventBody::GateAsked { .. } => {
@@ -406,16 +408,18 @@ impl Cursor {
         Ok(())
     }
 
+    /// Another attempt follows a failed one. `at` is the place of its record in the log, and its time by a clock that
+    /// was never set.
     pub(crate) fn retrying(
         &mut self,
-        seq: u64,
+        at: (u64, i64),
         attempt: u32,
         delay_ms: u64,
         failure: &Failure,
         usage: &Usage,
     ) -> Result<(), Inconsistent> {
         let stage = self.running("a retry")?;
-        stage.retry(attempt + 1, delay_ms, seq);
+        stage.retry(attempt + 1, delay_ms, at);
         let node = Arc::clone(&stage.node);
         let handler = stage.handler;
         if handler == NodeKind::Parallel {

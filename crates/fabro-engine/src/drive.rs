@@ -11,16 +11,18 @@ use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
 use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::active_stage::ActiveStage;
 use crate::attempt::{Attempt, AttemptResult};
+use crate::budget::{Budget, StageBudget};
 use crate::clock::{Clock, ClockWatch};
 use crate::deadlines::Deadlines;
 use crate::handler::{Handler, Report, ReportError, Reporter, StageEnd};
 use crate::in_flight::InFlight;
 use crate::inconsistent::Inconsistent;
-use crate::input::Input;
+use crate::input::{Idle, Input};
 use crate::key::Key;
 use crate::machine::Machine;
 use crate::stage_builder::Connections;
@@ -28,7 +30,7 @@ use crate::state::Phase;
 use crate::unavailable::UnavailableStage;
 
 /// How often the inbox is read while stages are running.
-const INBOX_PERIOD: Duration = Duration::from_millis(100);
+pub(crate) const INBOX_PERIOD: Duration = Duration::from_millis(100);
 
 /// How long the driver waits for canceled handlers when it ends. Longer than the grace of one
 /// attempt, so that a timeout that is being handled still ends.
@@ -131,6 +133,7 @@ pub(crate) struct Running {
 pub(crate) struct Driver {
     pub(crate) world: World,
     pub(crate) machine: Machine,
+    budget: Budget,
     clock_watch: ClockWatch,
     pub(crate) in_flight: InFlight,
     pub(crate) running: BTreeMap<Key, Running>,
@@ -142,8 +145,10 @@ pub(crate) struct Driver {
     unavailable: BTreeMap<Key, UnavailableStage>,
     deadlines: Deadlines,
     reports: mpsc::UnboundedSender<Report>,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     pub(crate) mark: Option<ChangeMark>,
+    /// The store as it was when no run above this one was canceled.
+    pub(crate) mark_above: Option<ChangeMark>,
     pub(crate) consumed: Vec<InboxId>,
     pub(crate) acks: Vec<oneshot::Sender<Result<(), ReportError>>>,
     /// A value that the next decision needs is lost or damaged: the driver ends once what was decided
@@ -155,6 +160,29 @@ pub(crate) struct Driver {
 /// [`Input::Start`] or [`Input::Resume`]. Fails with [`DriveError`] when something cannot be
 /// recorded.
 pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEnd, DriveError> {
+    let budget = Budget::new(&machine);
+    drive_within(machine, first, world, budget).await
+}
+
+/// Drives the run of the sub-workflow of a stage, as [`drive`] does; the spending limits of the stage's run hold for it
+/// too. Fails with [`DriveError`] when something cannot be recorded.
+pub fn drive_sub_workflow(
+    machine: Machine,
+    first: Input,
+    world: World,
+    stage: &StageBudget,
+) -> impl Future<Output = Result<RunEnd, DriveError>> + Send + use<> {
+    let budget = stage.sub_workflow(&machine);
+    // No future around it: sub-workflows nest, and each layer takes stack.
+    drive_within(machine, first, world, budget)
+}
+
+async fn drive_within(
+    machine: Machine,
+    first: Input,
+    world: World,
+    budget: Budget,
+) -> Result<RunEnd, DriveError> {
     let (reports, inbound) = mpsc::unbounded_channel();
     let stop = world.stop.child_token();
     let clock_watch = ClockWatch::new(&*world.clock);
@@ -162,6 +190,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         clock_watch,
         world,
         machine,
+        budget,
         in_flight: InFlight::default(),
         running: BTreeMap::new(),
         ending: Vec::new(),
@@ -171,6 +200,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         reports,
         stop,
         mark: None,
+        mark_above: None,
         consumed: Vec::new(),
         acks: Vec::new(),
         damage: None,
@@ -207,7 +237,14 @@ impl Driver {
                 return Ok(end);
             }
             self.launch().await?;
+            if self.finished().is_some() {
+                self.commit().await?;
+                continue;
+            }
             if self.running.is_empty() {
+                if self.stop.is_cancelled() {
+                    return self.stopped(&mut inbound).await;
+                }
                 self.idle().await?;
                 continue;
             }
@@ -237,7 +274,15 @@ impl Driver {
     /// Nothing is running: pauses the run, unless a message has arrived that changes this.
     async fn idle(&mut self) -> Result<(), StoreError> {
         self.read_inbox().await?;
-        if !self.can_continue() {
+        if self.can_continue() {
+            return self.commit().await;
+        }
+        if self.may_get_more_budget() {
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                () = sleep(INBOX_PERIOD) => {}
+            }
+        } else {
             let waits = self.suspended.iter().filter(|(_, it)| **it == PauseReason::Human);
             let gates = waits.map(|(key, _)| Arc::clone(&key.node)).collect();
             let stages = &self.unavailable;
@@ -246,7 +291,9 @@ impl Driver {
             let failed_turns = turns.filter(|(_, turns)| *turns > 0).collect();
             let used = stages.iter().map(|(key, it)| (Arc::clone(&key.branch), it.used.clone()));
             let used = used.filter(|(_, used)| !used.is_nothing()).collect();
-            self.decide(Input::Idle { gates, unavailable, failed_turns, used }).await;
+            let sub_workflows = self.budget.spent_below();
+            let idle = Idle { gates, unavailable, failed_turns, used, sub_workflows };
+            self.decide(Input::Idle(Box::new(idle))).await;
         }
         self.commit().await
     }
@@ -312,6 +359,7 @@ impl Driver {
             self.machine.clock_was_set(set_ms);
         }
         self.machine.handle(now_ms, input);
+        self.budget.record(&self.machine);
         while !self.machine.needs().is_empty() {
             let needs = self.machine.needs().clone();
             let limit = self.machine.needs_limit();
@@ -353,12 +401,14 @@ impl Driver {
     /// Starts every stage that is to run by the state and does not run yet, and cancels those that the
     /// state no longer has.
     async fn launch(&mut self) -> Result<(), StoreError> {
+        let budget = &self.budget;
+        self.suspended.retain(|key, _| !budget.has_more_for(key));
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
             let key = Key::of(branch, at);
-            let waits = self.waits(&key) || self.is_held(at);
+            let waits = self.waits(&key) || self.is_held(&key, at);
             if !self.running.contains_key(&key) && !waits {
-                wanted.push((key, at.handler, Duration::from_millis(at.delay_ms)));
+                wanted.push((key, at.handler, self.delay_left(at)));
             }
         }
         let state = self.machine.state();
@@ -385,9 +435,21 @@ impl Driver {
             }
         }
         if any_listener {
-            // An answer that is there already counts, even if the gate's timeout has passed; and an
-            // agent receives what was sent before it began.
+            // The messages are read again: an answer that is there already counts, even if the gate's timeout has
+            // passed; and an agent receives what was sent before it began.
+            self.mark = None;
+        }
+        self.share_budget();
+        if !started.is_empty() {
+            self.wait_for_cancel_from_above().await?;
             self.read_inbox().await?;
+            if self.finished().is_some() || self.stop.is_cancelled() {
+                // No stage starts after the run was canceled.
+                for (key, ..) in started {
+                    self.running.remove(&key);
+                }
+                return Ok(());
+            }
         }
         for (key, (attempt, ended), earlier) in started {
             let handler = Arc::clone(&self.world.handler);
@@ -439,6 +501,7 @@ impl Driver {
                     activity: Arc::clone(&activity),
                 },
                 messages: inbound,
+                budget: self.budget.of_stage(key.clone()),
             },
         )?;
         let ended = CancellationToken::new();
@@ -451,7 +514,6 @@ impl Driver {
             ended: ended.clone(),
         };
         self.running.insert(key.clone(), running);
-        self.mark = None;
         let attempt = Attempt {
             stage,
             delay,
@@ -482,6 +544,8 @@ impl Driver {
         if self.running.remove(&key).is_none() || !self.machine.state().is_current(&key) {
             return Ok(());
         }
+        self.budget.ended(&key, false);
+        self.share_budget();
         match ended {
             AttemptResult::Canceled | AttemptResult::Overdue(_) => {}
             AttemptResult::Due => self.decide(Input::Due { branch: key.branch }).await,
@@ -493,7 +557,10 @@ impl Driver {
                     self.machine.branch_waits(&key.branch, stage.failure.failure.clone());
                     self.unavailable.insert(key, stage);
                 }
-                Ok(None) => self.decide(Input::Ended { branch: key.branch, finished }).await,
+                Ok(None) => {
+                    self.budget.ended(&key, true);
+                    self.decide(Input::Ended { branch: key.branch, finished }).await;
+                }
                 Err(error) => self.decide(Input::Abort { failure: error.into() }).await,
             },
             AttemptResult::CannotRecord(message) => {
@@ -508,7 +575,8 @@ impl Driver {
     /// True when a stage can start, or the run has ended.
     fn can_continue(&self) -> bool {
         let starts = |(branch, at): (&Arc<str>, &ActiveStage)| {
-            !self.is_held(at) && !self.waits(&Key::of(branch, at))
+            let key = Key::of(branch, at);
+            !self.is_held(&key, at) && !self.waits(&key)
         };
         self.finished().is_some() || self.machine.state().active().any(starts)
     }
@@ -518,8 +586,48 @@ impl Driver {
         self.suspended.contains_key(key) || self.unavailable.contains_key(key)
     }
 
-    /// True for another attempt that the budget does not allow.
-    fn is_held(&self, at: &ActiveStage) -> bool {
-        at.attempt > 1 && self.machine.over_budget()
+    /// True for an attempt that the budget does not allow. A gate that was asked stays open.
+    fn is_held(&self, key: &Key, at: &ActiveStage) -> bool {
+        let is_held = if self.may_spend(key, at.handler) {
+            !self.budget.has_room()
+        } else {
+            self.budget.is_over()
+        };
+        is_held && at.gate_asked_ms.is_none()
+    }
+
+    /// True where every stage that could start waits for what running programs have reserved of the budget.
+    fn may_get_more_budget(&self) -> bool {
+        let waits = |(branch, at): (&Arc<str>, &ActiveStage)| {
+            let key = Key::of(branch, at);
+            if self.waits(&key) {
+                self.budget.may_get_more_for(&key)
+            } else {
+                self.is_held(&key, at) && self.budget.may_get_more()
+            }
+        };
+        self.finished().is_none() && self.machine.state().active().any(waits)
+    }
+
+    /// Whether a stage may spend something.
+    fn may_spend(&self, key: &Key, kind: NodeKind) -> bool {
+        let node = self.machine.plan().find(&key.node);
+        kind == NodeKind::ManagerLoop || node.is_some_and(|node| node.llm().is_some())
+    }
+
+    /// Makes the running stages share what is left of the budget.
+    fn share_budget(&self) {
+        let state = self.machine.state();
+        let active = state.active().map(|(branch, at)| (Key::of(branch, at), at.handler));
+        let running = active
+            .filter(|(key, kind)| self.running.contains_key(key) && self.may_spend(key, *kind));
+        self.budget.set_running(running.map(|(key, _)| key).collect());
+    }
+
+    /// How long a stage that was due by the log still waits: what has passed under an earlier driver counts.
+    fn delay_left(&self, at: &ActiveStage) -> Duration {
+        let due_ms = at.attempt_ms.saturating_add_unsigned(at.delay_ms);
+        let left_ms = due_ms.saturating_sub(self.machine.steady_ms());
+        Duration::from_millis(u64::try_from(left_ms).unwrap_or_default().min(at.delay_ms))
     }
 }

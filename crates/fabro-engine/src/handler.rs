@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_context::Context;
@@ -17,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::active_stage::ActiveStage;
+use crate::budget::StageBudget;
 use crate::cursor::StageRecord;
 use crate::input::Finished;
 use crate::key::Key;
@@ -101,15 +103,12 @@ pub struct Stage {
     pub failures_before: Vec<Arc<StageFailure>>,
     /// Model turns used so far on this line, by node.
     pub turns: OrdMap<Arc<str>, u32>,
-    /// The place in the log of the last rewind, 0 without one: a stage of the same node and visit
-    /// may have run before it.
-    pub rewound_seq: u64,
-    /// What the run may still spend, in US dollars; `None` without a limit.
-    pub budget: Option<f64>,
-    /// How many tokens it may still use; `None` without a limit.
-    pub tokens_left: Option<u64>,
-    /// The limit was given on resuming, and takes the place of a sub-workflow's own too.
-    pub budget_lifted: bool,
+    /// What the stage may spend, together with all that runs at the same time.
+    pub budget: StageBudget,
+    /// A spending limit that was given on resuming, which takes the place of a sub-workflow's own too.
+    pub lifted_max_cost: Option<f64>,
+    /// How long ago this attempt began by the log; longer than a moment where an earlier driver began it.
+    pub begun: Duration,
     /// When this attempt began, in milliseconds since 1970.
     pub started_ms: i64,
     /// The run's directory.

@@ -1,9 +1,10 @@
 //! What reaches a driver while stages are running: their reports, and messages from other processes.
 
 use fabro_events::{EventBody, Note};
-use fabro_store::{InboxId, Message, StoreError};
+use fabro_store::{InboxId, Message, Store, StoreError};
+use fabro_types::RunId;
 
-use crate::drive::{Driver, Running};
+use crate::drive::{Driver, INBOX_PERIOD, Running};
 use crate::handler::{Report, ReportError};
 use crate::input::Input;
 use crate::key::Key;
@@ -96,6 +97,29 @@ impl Driver {
         Ok(())
     }
 
+    /// A sub-workflow starts no stage after a run that it is a part of was canceled: its driver waits for its own
+    /// cancellation, which follows.
+    pub(crate) async fn wait_for_cancel_from_above(&mut self) -> Result<(), StoreError> {
+        let parent =
+            self.machine.state().created.as_ref().and_then(|created| created.parent.clone());
+        let Some(parent) = parent else { return Ok(()) };
+        // Not while running stages are polled: they may be sub-workflows, whose drivers would nest deeper.
+        let mark = self.world.store.mark().await?;
+        if self.mark_above == Some(mark) {
+            return Ok(());
+        }
+        if !is_canceled(&*self.world.store, parent.run_id).await? {
+            self.mark_above = Some(mark);
+            return Ok(());
+        }
+        while self.finished().is_none() && !self.stop.is_cancelled() {
+            // Either way the inbox is read next.
+            let _ = tokio::time::timeout(INBOX_PERIOD, self.stop.cancelled()).await;
+            self.read_inbox().await?;
+        }
+        Ok(())
+    }
+
     /// Sends a message to the running stages that it is for, once.
     fn deliver(&mut self, id: InboxId, message: &Message, is_for: impl Fn(&Key, &Running) -> bool) {
         for (key, running) in &mut self.running {
@@ -105,4 +129,21 @@ impl Driver {
             }
         }
     }
+}
+
+/// Whether a run, or one that it is a part of, has a cancellation that its driver has not read yet.
+async fn is_canceled(store: &dyn Store, run: RunId) -> Result<bool, StoreError> {
+    let mut above = Some(run);
+    while let Some(run) = above {
+        let pending = store.pending(run).await?;
+        if pending.iter().any(|(_, message)| matches!(message, Message::Cancel { .. })) {
+            return Ok(true);
+        }
+        let first = store.read(run, 0, 1).await?;
+        above = first.first().and_then(|event| match &event.entry.body {
+            EventBody::RunCreated(created) => created.parent.as_ref().map(|it| it.run_id),
+            _ => None,
+        });
+    }
+    Ok(false)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_events::{EndedByParent, Event, Note, StageFailure};
+use fabro_events::{EndedByParent, Event, Note, Spent, StageFailure};
 use fabro_types::{BlobRef, Failure, Outcome, Usage};
 use serde_json::Value;
 
@@ -55,16 +55,7 @@ pub enum Input {
     },
     /// Nothing is running, and nothing can be: gates wait for a person, no model is available, or
     /// the budget is used up.
-    Idle {
-        /// The gates that wait for an answer from outside.
-        gates: Vec<Arc<str>>,
-        /// The stages for which no model or agent is available.
-        unavailable: Vec<StageFailure>,
-        /// How many requests to models failed for them, by line.
-        failed_turns: BTreeMap<Arc<str>, u32>,
-        /// What these requests used, by line.
-        used: BTreeMap<Arc<str>, Usage>,
-    },
+    Idle(Box<Idle>),
     /// The run is canceled.
     Cancel {
         /// Who or what.
@@ -77,6 +68,21 @@ pub enum Input {
         /// Why.
         failure: Failure,
     },
+}
+
+/// What a run waits for in which nothing can run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Idle {
+    /// The gates that wait for an answer from outside.
+    pub gates: Vec<Arc<str>>,
+    /// The stages for which no model or agent is available.
+    pub unavailable: Vec<StageFailure>,
+    /// How many requests to models failed for them, by line.
+    pub failed_turns: BTreeMap<Arc<str>, u32>,
+    /// What these requests used, by line.
+    pub used: BTreeMap<Arc<str>, Usage>,
+    /// What sub-workflows that have not ended have spent.
+    pub sub_workflows: Spent,
 }
 
 /// The result of an attempt.

@@ -74,6 +74,7 @@ mod active_stage;
 mod assumed;
 mod attempt;
 mod begin;
+mod budget;
 pub mod checkpoint;
 mod clock;
 mod cursor;
@@ -99,6 +100,7 @@ mod open_failures;
 mod pause_rule;
 mod random;
 mod retry;
+mod retry_plan;
 mod run_vars;
 mod select;
 mod stage_builder;
@@ -111,9 +113,10 @@ mod worktrees;
 
 pub use active_stage::{ActiveStage, RecordedAnswer};
 pub use begin::{NewRun, begin, cancel, last_state_event, read_all};
+pub use budget::{LimitReached, Reservation, StageBudget};
 pub use clock::Clock;
 pub use cursor::{Cursor, EnteredBy, LastStage, NodeEnd, Position, StageRecord};
-pub use drive::{DriveError, RunEnd, World, drive, read_needs};
+pub use drive::{DriveError, RunEnd, World, drive, drive_sub_workflow, read_needs};
 pub use fabro_blob::{
     BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, bytes_as_file,
     offload_value, read_blob, read_inner, reference,
@@ -131,13 +134,14 @@ pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, ReportError, Reporter, Stage, StageEnd, stage_dir};
 pub use in_memory::{RunError, run_in_memory};
 pub use inconsistent::Inconsistent;
-pub use input::{Commit, Finished, Input};
+pub use input::{Commit, Finished, Idle, Input};
 pub use limits::unlimited_nodes;
 pub use line::MAIN;
 pub use machine::Machine;
 pub use offload::offload_patch;
 pub use open_failures::{OpenFailure, OpenFailures};
 pub use pause_rule::pauses as pauses_when_unavailable;
+pub use retry_plan::retry_plan;
 pub use select::{LookupError, Reading};
 pub use stage_builder::StageBuilder;
 pub use state::{Phase, RunState};

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fabro_events::Spent;
 use fabro_plan::{NodeSpec, Plan, VisitLimit};
-use fabro_types::{Failure, FailureClass, NodeKind, Usage};
+use fabro_types::{Failure, FailureClass, NodeKind};
 
 use crate::cursor::Cursor;
 use crate::inconsistent::Inconsistent;
@@ -22,71 +23,38 @@ impl Machine {
     /// True when a spending limit (`max_cost`, `max_tokens_total`) was reached: the run pauses, and no
     /// stage starts until a resume raises it.
     pub fn over_budget(&self) -> bool {
-        self.budget().is_some_and(|left| left <= 0.0)
-            || self.tokens_left().is_some_and(|left| left == 0)
+        let Spent { cost_usd, tokens } = self.state.spent();
+        let (max_cost, max_tokens) = self.spending_limits();
+        max_cost.is_some_and(|max| cost_usd >= max) || max_tokens.is_some_and(|max| tokens >= max)
     }
 
-    /// How many tokens may still be used; `None` without a limit.
-    pub fn tokens_left(&self) -> Option<u64> {
-        let limits = self.plan.graph().max_tokens.into_iter().chain(self.max_tokens);
-        let max = limits.min().filter(|_| !self.state.tokens_lifted)?;
-        let usage = self.state.usage_so_far();
-        Some(max.saturating_sub(usage.input_tokens.saturating_add(usage.output_tokens)))
+    /// The spending limits of the run itself: in US dollars, and in tokens.
+    pub(crate) fn spending_limits(&self) -> (Option<f64>, Option<u64>) {
+        let graph = self.plan.graph();
+        let max_tokens = graph.max_tokens.filter(|_| !self.state.tokens_lifted);
+        (self.state.max_cost.or(graph.max_cost), max_tokens)
     }
 
-    /// What may still be spent, in US dollars; `None` without a limit.
-    pub fn budget(&self) -> Option<f64> {
-        let max = self.state.max_cost.or(self.plan.graph().max_cost)?;
-        Some(max - self.state.usage_so_far().cost_usd)
-    }
-
-    /// How much was spent of what, when a spending limit was reached.
-    pub(crate) fn spent_message(&self) -> String {
-        let usage = self.state.usage_so_far();
-        let max_cost = self.state.max_cost.or(self.plan.graph().max_cost);
-        let max_tokens = self.plan.graph().max_tokens.into_iter().chain(self.max_tokens).min();
-        let has_tokens_left = self.tokens_left().is_none_or(|left| left > 0);
-        let has_budget_left = self.budget().is_none_or(|left| left > 0.0);
-        if has_tokens_left
-            && has_budget_left
-            && let Some(message) = self.spent_below(&usage)
-        {
-            return message;
-        }
+    /// How much was spent of what, when a spending limit was reached. `below` is what sub-workflows that have not
+    /// ended have spent.
+    pub(crate) fn spent_message(&self, below: Spent) -> String {
+        let own = self.state.spent();
+        let cost_usd = own.cost_usd + below.cost_usd;
+        let tokens = own.tokens.saturating_add(below.tokens);
+        let with_these = if below == Spent::default() { "" } else { ", sub-workflows included" };
+        let (max_cost, max_tokens) = self.spending_limits();
         match (max_cost, max_tokens) {
-            (Some(max), _) if has_tokens_left => {
-                format!("spent {} of max_cost {}", dollars(usage.cost_usd), dollars(max))
+            (_, Some(max)) if tokens >= max => {
+                format!("used {tokens} of max_tokens_total {max}{with_these}")
             }
-            (_, Some(max)) => {
-                let used = usage.input_tokens.saturating_add(usage.output_tokens);
-                format!("used {used} of max_tokens_total {max}")
+            (Some(max), _)
+                if self.state.created.as_ref().is_none_or(|it| it.parent.is_none())
+                    || cost_usd >= max =>
+            {
+                format!("spent {} of max_cost {}{with_these}", dollars(cost_usd), dollars(max))
             }
-            _ => "the budget is used up".to_owned(),
+            _ => "the spending limit of the run that it is a part of is reached".to_owned(),
         }
-    }
-
-    /// The same where sub-workflows that have not ended, and whose usage does not count yet, have reached it.
-    fn spent_below(&self, usage: &Usage) -> Option<String> {
-        let active = self.state.active().map(|(_, stage)| stage);
-        let managers = active.filter(|stage| stage.handler == NodeKind::ManagerLoop);
-        let names: Vec<_> = managers.map(|stage| format!("`{}`", stage.node)).collect();
-        let max_cost = self.state.max_cost.or(self.plan.graph().max_cost);
-        let max_tokens = self.plan.graph().max_tokens.into_iter().chain(self.max_tokens).min();
-        let tokens = max_tokens.filter(|_| !self.state.tokens_lifted).map(|max| {
-            let used = usage.input_tokens.saturating_add(usage.output_tokens);
-            (format!("max_tokens_total {max}"), format!("{used} tokens"))
-        });
-        let cost =
-            max_cost.map(|max| (format!("max_cost {}", dollars(max)), dollars(usage.cost_usd)));
-        let (limits, used): (Vec<_>, Vec<_>) = cost.into_iter().chain(tokens).unzip();
-        (!names.is_empty() && !limits.is_empty()).then(|| {
-            format!(
-                "the sub-workflow of {} has used up what was left of {}; spent without it: {}",
-                names.join(", "),
-                limits.join(" or "),
-                used.join(", ")
-            )
-        })
     }
 
     /// The failure of a line that enters a node too often.

@@ -10,15 +10,13 @@ use fabro_events::{
 };
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::{Backend, NodeSpec};
-use fabro_types::{
-    BlobRef, Failure, FailureClass, Fidelity, NodeKind, OnFailure, Outcome, Status, Usage,
-};
+use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, OnFailure, Outcome, Status};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
 use crate::cursor::{Cursor, EnteredBy, Position};
 use crate::inconsistent::Inconsistent;
-use crate::input::{Commit, Finished, Input};
+use crate::input::{Commit, Finished, Idle, Input};
 use crate::line::{MAIN, is_main};
 use crate::offload::offload_patch;
 use crate::state::{Phase, RunState};
@@ -45,8 +43,6 @@ pub struct Machine {
     clock_set_ms: Option<i64>,
     /// The first event of its own that did not fit the state.
     inconsistent: Option<Inconsistent>,
-    /// A token limit in addition to the workflow's own; the lower one counts.
-    pub(crate) max_tokens: Option<u64>,
     /// Why branches wait for which no model or agent is available.
     pub(crate) waiting_branches: BTreeMap<Arc<str>, Failure>,
 }
@@ -67,15 +63,8 @@ impl Machine {
             now_ms: 0,
             clock_set_ms: None,
             inconsistent: None,
-            max_tokens: None,
             waiting_branches: BTreeMap::new(),
         }
-    }
-
-    /// The same machine with a token limit in addition to the workflow's own; the lower one counts.
-    #[must_use]
-    pub fn with_max_tokens(self, max_tokens: Option<u64>) -> Self {
-        Self { max_tokens, ..self }
     }
 
     /// No model or agent is available for a branch: it waits, and says why if its fan-out ends without it.
@@ -194,9 +183,7 @@ impl Machine {
                     self.ended(&branch, finished)?;
                 }
             }
-            Input::Idle { gates, unavailable, failed_turns, used } => {
-                self.pause(gates, unavailable, failed_turns, used);
-            }
+            Input::Idle(idle) => self.pause(*idle),
             Input::Cancel { reason, by_parent } => {
                 self.emit(MAIN, EventBody::RunCanceled { reason, by_parent });
             }
@@ -465,22 +452,27 @@ impl Machine {
         Ok(retry::delay(&node.retry, stage.attempt, stage.attempts_before, failure, &random))
     }
 
-    fn pause(
-        &mut self,
-        gates: Vec<Arc<str>>,
-        unavailable: Vec<StageFailure>,
-        failed_turns: BTreeMap<Arc<str>, u32>,
-        used: BTreeMap<Arc<str>, Usage>,
-    ) {
+    fn pause(&mut self, idle: Idle) {
+        let Idle { gates, unavailable, failed_turns, used, sub_workflows } = idle;
         let (reason, message) = if !unavailable.is_empty() {
             (PauseReason::Unavailable, pause_rule::message(&unavailable))
         } else if gates.is_empty() {
-            (PauseReason::Budget, self.spent_message())
+            (PauseReason::Budget, self.spent_message(sub_workflows))
         } else {
             (PauseReason::Human, format!("waiting for an answer to {}", self.gate_names(&gates)))
         };
-        let body = EventBody::RunPaused { reason, message, gates, unavailable, failed_turns, used };
-        self.emit(MAIN, body);
+        self.emit(
+            MAIN,
+            EventBody::RunPaused {
+                reason,
+                message,
+                gates,
+                unavailable,
+                failed_turns,
+                used,
+                sub_workflows,
+            },
+        );
     }
 
     /// The gates that wait, each name once: one may be asked in several branches.

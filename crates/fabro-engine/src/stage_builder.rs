@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_context::Context;
 use fabro_events::{Entry, Event, EventBody};
@@ -11,6 +12,8 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::{Budget, StageBudget};
+use crate::clock::duration_ms;
 use crate::handler::{Report, Reporter, Stage};
 use crate::inconsistent::Inconsistent;
 use crate::key::Key;
@@ -25,11 +28,12 @@ pub(crate) struct Connections {
     pub(crate) stop: CancellationToken,
     pub(crate) reporter: Reporter,
     pub(crate) messages: mpsc::UnboundedReceiver<(InboxId, Message)>,
+    pub(crate) budget: StageBudget,
 }
 
 impl Connections {
     /// Without a driver: reports are accepted and discarded, and no messages arrive.
-    fn detached(store: Arc<dyn Store>, run_dir: PathBuf) -> Self {
+    fn detached(machine: &Machine, store: Arc<dyn Store>, run_dir: PathBuf) -> Self {
         let (_, messages) = mpsc::unbounded_channel();
         let (reports, mut inbound) = mpsc::unbounded_channel::<Report>();
         tokio::spawn(async move {
@@ -45,6 +49,7 @@ impl Connections {
             run_dir,
             cancel: CancellationToken::new(),
             stop: CancellationToken::new(),
+            budget: Budget::new(machine).of_stage(key.clone()),
             reporter: Reporter { key, reports, activity },
             messages,
         }
@@ -61,10 +66,11 @@ impl Machine {
         let state = self.state();
         let cursor = self.cursor(branch)?;
         let missing = || Inconsistent::new(format!("no stage is running on branch `{branch}`"));
-        let Connections { store, run_dir, cancel, stop, reporter, messages } = connections;
+        let Connections { store, run_dir, cancel, stop, reporter, messages, budget } = connections;
         let worktree = state.worktrees.of(branch);
         let mut run = Arc::clone(state.created()?);
         let at = self.active_stage(branch).ok_or_else(missing)?.clone();
+        let begun_ms = at.attempt_ms.saturating_add_unsigned(at.delay_ms);
         let is_gate = self.plan.find(&at.node).is_some_and(|node| node.kind == NodeKind::Human);
         if let Some(dir) = worktree.as_ref().and_then(|it| work_dir_of(&run, &it.line)) {
             Arc::make_mut(&mut run).work_dir = dir;
@@ -79,10 +85,9 @@ impl Machine {
             history: cursor.history.clone(),
             failures_before: if is_gate { cursor.failures_before() } else { Vec::new() },
             turns: cursor.turns.counts().clone(),
-            rewound_seq: state.rewound_seq,
-            budget: self.budget(),
-            tokens_left: self.tokens_left(),
-            budget_lifted: state.tokens_lifted,
+            budget,
+            lifted_max_cost: state.max_cost.filter(|_| state.tokens_lifted),
+            begun: Duration::from_millis(duration_ms(begun_ms, self.steady_ms())),
             started_ms: self.now_ms,
             run_dir,
             store,
@@ -104,7 +109,7 @@ impl Machine {
         run_dir: PathBuf,
     ) -> Option<Stage> {
         self.active_stage(branch)?;
-        self.stage(branch, Connections::detached(store, run_dir)).ok()
+        self.stage(branch, Connections::detached(self, store, run_dir)).ok()
     }
 }
 
@@ -180,7 +185,7 @@ impl StageBuilder {
         entry.visit = Some(1);
         events.push(Event { run_id, seq: 2, ts_ms: 0, entry });
         let machine = Machine::new(plan, RunState::replay(run_id, &events));
-        let stage = machine.stage(MAIN, Connections::detached(store, run_dir));
+        let stage = machine.stage(MAIN, Connections::detached(&machine, store, run_dir));
         let mut stage = stage.expect("its start was just recorded");
         for (key, value) in context.iter() {
             stage.context.set(key, Arc::clone(value));

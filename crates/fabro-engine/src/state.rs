@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_context::{Context, keys};
-use fabro_events::{CreatedRun, Entry, Event, EventBody, ForEach, PauseReason, StageFailure};
+use fabro_events::{
+    CreatedRun, Entry, Event, EventBody, ForEach, ForkPoint, PauseReason, Spent, StageFailure,
+};
 use fabro_types::{BranchPath, Failure, Fidelity, RunId, RunStatus, Status, Usage};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
@@ -154,6 +156,15 @@ impl RunState {
         usage
     }
 
+    /// The sum of it that spending limits look at.
+    pub(crate) fn spent(&self) -> Spent {
+        let mut spent = Spent::of(&self.usage);
+        for (_, stage) in self.active() {
+            spent.add(Spent::of(&stage.spent));
+        }
+        spent
+    }
+
     /// Every running stage, the main line's first, then by branch name.
     pub fn active(&self) -> impl Iterator<Item = (&Arc<str>, &ActiveStage)> {
         self.cursors.iter().filter_map(|(name, cursor)| match &cursor.position {
@@ -268,8 +279,8 @@ impl RunState {
             EventBody::StageRetrying { attempt, delay_ms, failure, usage } => {
                 let usage = usage.clone().unwrap_or_default();
                 self.usage.add(&usage);
-                let cursor = self.cursor_mut(entry)?;
-                cursor.retrying(event.seq, *attempt, *delay_ms, failure, &usage)?;
+                let at = (event.seq, event.ts_ms.saturating_sub(self.clock_set_ms));
+                self.cursor_mut(entry)?.retrying(at, *attempt, *delay_ms, failure, &usage)?;
             }
             EventBody::ParallelStarted { branches, join, max_parallel, for_each, .. } => {
                 self.fan_out(entry, for_each.as_ref(), |stage| {
@@ -291,23 +302,42 @@ impl RunState {
             }
             EventBody::LoopRestart { .. } => self.restart(entry)?,
             EventBody::CheckpointForked(point) => {
-                for cursor in self.cursors.values_mut() {
-                    cursor.context.apply(&point.set);
-                }
-                if point.in_place {
-                    self.rewound_seq = event.seq;
-                } else {
-                    self.forked_clock_set_ms = self.clock_set_ms;
-                }
-                self.phase = Phase::Running;
-                self.causes.clear();
+                self.continue_from(event.seq, point);
             }
             _ => {
                 let steady_ms = event.ts_ms.saturating_sub(self.clock_set_ms);
-                self.cursor_mut(entry)?.apply(event, steady_ms)?;
+                let rewound_seq = self.rewound_seq;
+                let cursor = self.cursor_mut(entry)?;
+                cursor.apply(event, steady_ms)?;
+                if let (EventBody::StageStarted { .. }, Position::Active(stage)) =
+                    (&entry.body, &mut cursor.position)
+                {
+                    stage.rewound_seq = rewound_seq;
+                }
             }
         }
         Ok(())
+    }
+
+    /// The run continues from an earlier point: of another run, or of its own.
+    fn continue_from(&mut self, seq: u64, point: &ForkPoint) {
+        for cursor in self.cursors.values_mut() {
+            cursor.context.apply(&point.set);
+            // After a retry, stages that go on keep their sub-workflows.
+            if let Position::Active(stage) = &mut cursor.position
+                && point.in_place
+                && point.retry.is_none()
+            {
+                stage.rewound_seq = seq;
+            }
+        }
+        if point.in_place {
+            self.rewound_seq = seq;
+        } else {
+            self.forked_clock_set_ms = self.clock_set_ms;
+        }
+        self.phase = Phase::Running;
+        self.causes.clear();
     }
 
     /// How the run began, which its first event says.

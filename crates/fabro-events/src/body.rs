@@ -9,7 +9,7 @@ use fabro_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Candidate, EdgeChoice, OverriddenCheck, ParentStage, StageFailure};
+use crate::{Candidate, EdgeChoice, OverriddenCheck, ParentStage, RetryPoint, Spent, StageFailure};
 
 /// Every kind of event, with its properties.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub enum EventBody {
         /// What these requests used, by branch. It is part of no stage's own usage.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         used: BTreeMap<Arc<str>, Usage>,
+        /// What sub-workflows that have not ended have spent. It is part of no stage's own usage yet.
+        #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+        sub_workflows: Spent,
     },
     /// The exit was reached.
     #[serde(rename = "run.completed")]
@@ -342,6 +345,10 @@ pub enum EventBody {
         /// used is part of the stage's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
+        /// How long the next request waits, in milliseconds: as its provider asks (`Retry-After`), else a backoff.
+        /// A driver that resumes the stage waits for the rest of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_in_ms: Option<u64>,
     },
 }
 
@@ -456,6 +463,9 @@ pub struct ForkPoint {
     /// Changes made to the context there.
     #[serde(default, skip_serializing_if = "ContextPatch::is_empty")]
     pub set: ContextPatch,
+    /// It is a retry of what failed: a rewind that takes back less than all that came after `from_seq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPoint>,
 }
 
 /// What a pause waits for.

@@ -22,6 +22,8 @@ mod body;
 mod edge_choice;
 mod gate_options;
 mod parent;
+mod retry_point;
+mod spent;
 mod stage_failure;
 pub mod stage_name;
 
@@ -37,7 +39,9 @@ pub use edge_choice::{Candidate, EdgeChoice, FailureHandling, Tier};
 use fabro_types::{BranchPath, RunId, is_node_id};
 pub use gate_options::{default_option, gate_options};
 pub use parent::ParentStage;
+pub use retry_point::RetryPoint;
 use serde::{Deserialize, Serialize};
+pub use spent::Spent;
 pub use stage_failure::{OverriddenCheck, StageFailure};
 
 /// One committed event: an [`Entry`] with its place in the log.

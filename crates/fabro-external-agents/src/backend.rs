@@ -20,6 +20,11 @@ pub trait Backend: Send + Sync {
     /// It could not be started, failed, was canceled, or ended without an answer; none of its
     /// processes is left then.
     async fn run(&self, task: Task<'_>) -> Result<Done, BackendError>;
+
+    /// Whether it stops when [`Task::budget_usd`] is used up.
+    fn takes_budget(&self) -> bool {
+        false
+    }
 }
 
 /// A task for an agent, with its environment.

@@ -112,6 +112,20 @@ impl BackendError {
         }
     }
 
+    /// Whether the error of a run that was to continue a session may mean that this session cannot be continued: it is
+    /// lost, or too long for the model. False where the program says that something else is wrong.
+    pub fn may_be_of_session(&self) -> bool {
+        match self {
+            Self::Canceled
+            | Self::Budget { .. }
+            | Self::Log { .. }
+            | Self::Exec(_)
+            | Self::Config(_) => false,
+            Self::Reported { kind, .. } | Self::Stated { kind, .. } if kind.is_assumed => true,
+            error => error.remedy().is_none(),
+        }
+    }
+
     pub(crate) fn reported(program: &str, kind: impl Into<StatedKind>, message: &str) -> Self {
         let message = message.trim().chars().take(RECEIVED_CHARS).collect();
         Self::Reported { program: program.to_owned(), kind: kind.into(), message }
@@ -183,19 +197,26 @@ pub struct StatedKind {
     pub class: FailureClass,
     /// Its model could not be asked: a login, an account, an unknown model, an overloaded service.
     pub is_unavailable: bool,
+    /// The program does not state this; it is what an error without a type most often means.
+    pub is_assumed: bool,
 }
 
 impl StatedKind {
     /// A model that could not be asked.
     pub(crate) fn unavailable(class: FailureClass) -> Self {
-        Self { class, is_unavailable: true }
+        Self { class, is_unavailable: true, is_assumed: false }
+    }
+
+    /// The same for an error whose type the program does not state.
+    pub(crate) fn assumed_unavailable(class: FailureClass) -> Self {
+        Self { is_assumed: true, ..Self::unavailable(class) }
     }
 
     /// The same error of a program that had begun to work: a result of the stage, since asking again
     /// would start from the beginning. What stopped it was no fault of the request.
     pub(crate) fn after_work(self) -> Self {
         match self {
-            Self { class: FailureClass::Deterministic, is_unavailable: true } => {
+            Self { class: FailureClass::Deterministic, is_unavailable: true, .. } => {
                 FailureClass::TransientInfra.into()
             }
             Self { class, .. } => class.into(),
@@ -205,7 +226,7 @@ impl StatedKind {
 
 impl From<FailureClass> for StatedKind {
     fn from(class: FailureClass) -> Self {
-        Self { class, is_unavailable: false }
+        Self { class, is_unavailable: false, is_assumed: false }
     }
 }
 

@@ -10,7 +10,7 @@ use fabro_engine::checkpoint::effective;
 use fabro_engine::{
     ActiveStage, Batch, BlobStore, Clock, Condition, Context, Cursor, Handler, Input, InputSpec,
     Machine, ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState,
-    Stage, StageEnd, Store, StoreError, World, begin, cancel, drive, keys, read_all,
+    Stage, StageEnd, Store, StoreError, World, begin, cancel, drive_sub_workflow, keys, read_all,
 };
 use fabro_events::{
     EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
@@ -104,7 +104,7 @@ impl SubWorkflowHandler {
         let first = match child.state.phase {
             Phase::Created => Some(Input::Start),
             Phase::Ended(..) => None,
-            _ => Some(Input::Resume { max_cost: stage.budget.filter(|_| stage.budget_lifted) }),
+            _ => Some(Input::Resume { max_cost: stage.lifted_max_cost }),
         };
         let Some(first) = first else { return child.finish(stage).await };
         if watch.holds() {
@@ -112,10 +112,9 @@ impl SubWorkflowHandler {
             child.end(&*stage.store, self.clock.now_ms(), EndedByParent::StopCondition).await?;
             return child.finish(stage).await;
         }
-        let machine = Machine::new(Arc::clone(&child.plan), child.state.clone())
-            .with_max_tokens(stage.tokens_left);
+        let machine = Machine::new(Arc::clone(&child.plan), child.state.clone());
         // A child may hold children: the future must have a size of its own.
-        let mut driven = Box::pin(drive(machine, first, world));
+        let mut driven = Box::pin(drive_sub_workflow(machine, first, world, &stage.budget));
         let mut late = std::pin::pin!(tokio::time::sleep(manager(stage)?.timeout));
         let (end, reason) = loop {
             tokio::select! {
@@ -198,12 +197,11 @@ fn inputs_of(stage: &Stage) -> Result<Map<String, Value>, StageEnd> {
     Ok(inputs)
 }
 
-/// The run of the sub-workflow of a stage of this run, whether it exists or not. `rewound_seq` is the last rewind
-/// of the run.
-pub fn sub_workflow_id(run: RunId, branch: &str, at: &ActiveStage, rewound_seq: u64) -> RunId {
+/// The run of the sub-workflow of a stage of this run, whether it exists or not.
+pub fn sub_workflow_id(run: RunId, branch: &str, at: &ActiveStage) -> RunId {
     let mut label = format!("{branch}\n{}@{}.{}", at.node, at.visit, at.attempt);
-    if rewound_seq > 0 {
-        let _ = write!(label, "\n{rewound_seq}");
+    if at.rewound_seq > 0 {
+        let _ = write!(label, "\n{}", at.rewound_seq);
     }
     run.derive(&label)
 }
@@ -227,7 +225,7 @@ impl Child {
         preambles: &Preambles,
     ) -> Result<Self, StageEnd> {
         let branch = stage.branch.as_deref().unwrap_or_default();
-        let id = sub_workflow_id(stage.run_id, branch, &stage.at, stage.rewound_seq);
+        let id = sub_workflow_id(stage.run_id, branch, &stage.at);
         let ChildWorkflow { plan, goal, bundle } = workflow;
         let plan = Arc::new(plan);
         let mut events = read_all(&*stage.store, id).await?;
@@ -238,7 +236,7 @@ impl Child {
                 context: inherited(stage, preambles).await?,
                 inputs,
                 worktree: stage.sub_workflow_worktree(id),
-                ..new_run(stage, goal, bundle, &plan)
+                ..new_run(stage, goal, bundle)
             };
             let commit = begin(id, now_ms, &plan, new);
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
@@ -380,15 +378,15 @@ fn unavailable_in(events: &[Event]) -> Failure {
     }
 }
 
-fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) -> NewRun {
-    let own_budget = plan.graph().max_cost;
+fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>) -> NewRun {
     NewRun {
         goal: goal.unwrap_or_else(|| stage.run.goal.clone()),
         inputs: Map::new(),
         seed: stage.run.seed,
         work_dir: stage.run.work_dir.clone(),
         bundle,
-        max_cost: own_budget.into_iter().chain(stage.budget).reduce(f64::min),
+        // Its workflow's own limit and those of the runs above it hold.
+        max_cost: None,
         parent: Some(ParentStage {
             run_id: stage.run_id,
             node_id: Arc::clone(&stage.at.node),

@@ -22,7 +22,8 @@ impl Handler for WaitHandler {
             return Failure { details: Some(remedy), ..failure }.into();
         };
         tokio::select! {
-            () = tokio::time::sleep(duration) => Outcome::succeeded().into(),
+            // The time under an earlier driver counts.
+            () = tokio::time::sleep(duration.saturating_sub(stage.begun)) => Outcome::succeeded().into(),
             () = stage.cancel.cancelled() => canceled().into(),
         }
     }

@@ -107,6 +107,11 @@ impl ArtifactFold {
         match &event.entry.body {
             EventBody::RunCreated(created) => self.parent.clone_from(&created.parent),
             EventBody::CheckpointForked(point) if point.in_place => {
+                if let Some(retry) = &point.retry {
+                    self.kept
+                        .retain(|kept| !retry.takes_back(kept.seq, kept.stage.branch.as_deref()));
+                    return;
+                }
                 let end = self.kept.partition_point(|kept| kept.seq <= point.from_seq);
                 self.kept.truncate(end);
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fabro_blob::{BlobError, BlobStore};
 use fabro_config::{
-    AgentSettings, ArtifactPatterns, GitSettings, Hook, ProviderSettings, SandboxSettings,
-    TelemetrySettings,
+    AgentSettings, ArtifactPatterns, Concurrency, GitSettings, Hook, ProviderSettings,
+    SandboxSettings, TelemetrySettings,
 };
 use fabro_engine::{GraphDefaults, Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
@@ -88,6 +88,12 @@ pub struct RunSettings {
     /// Conversations continue in the stages that start first after a resume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_threads: Option<bool>,
+    /// How long the run may be driven in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<Duration>,
+    /// How many runs with the same key are driven at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Concurrency>,
     /// What confines scripts and agents.
     #[serde(skip_serializing_if = "SandboxSettings::is_empty")]
     pub sandbox: SandboxSettings,

@@ -417,7 +417,7 @@ async fn rewind_leased(
 }
 
 /// Cancellations that came after the run had ended: they are not meant for what follows the rewind.
-async fn pending_cancellations(
+pub(crate) async fn pending_cancellations(
     store: &dyn RunStore,
     run: RunId,
 ) -> Result<Vec<InboxId>, StoreError> {

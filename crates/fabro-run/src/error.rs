@@ -106,6 +106,14 @@ pub enum RunError {
         /// How it ended.
         status: RunStatus,
     },
+    /// As many runs with the key as allowed are being driven, and the settings say that no other one starts.
+    #[error("not started: {} with the key `{key}` {}", list(runs), if runs.len() == 1 { "is running" } else { "are running" })]
+    Busy {
+        /// The key.
+        key: String,
+        /// The runs.
+        runs: Vec<RunId>,
+    },
     /// A sub-workflow cannot be driven or changed without the run it belongs to.
     #[error("run {run} is a sub-workflow of run {root}")]
     SubWorkflow {
@@ -196,6 +204,11 @@ pub enum RunError {
         /// What it wrote to stderr.
         log: String,
     },
+}
+
+fn list(runs: &[RunId]) -> String {
+    let names: Vec<String> = runs.iter().map(|run| format!("run {run}")).collect();
+    if names.is_empty() { "another run".to_owned() } else { names.join(", ") }
 }
 
 fn stage_name(stage: Option<&str>) -> String {

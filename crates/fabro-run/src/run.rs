@@ -19,6 +19,7 @@ use crate::answers::{
 };
 use crate::asked_models::AskedModels;
 use crate::background::{DRIVER_LOG, start_driver};
+use crate::concurrency::Slots;
 use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
 use crate::model_warnings::model_warnings;
@@ -73,6 +74,8 @@ pub enum DriveResult {
 pub struct Run {
     store: Arc<dyn RunStore>,
     lease: HeldLease,
+    /// Its place among the runs with the same key.
+    slot: Option<HeldLease>,
     run_dir: PathBuf,
     plan: Arc<Plan>,
     settings: RunSettings,
@@ -141,6 +144,11 @@ impl Run {
                 worktree = Some(new.record);
             }
         }
+        let slots = Slots::of(settings.concurrency.as_ref(), plan.workflow().name(), &inputs)?;
+        let slot = match slots.filter(|_| !dry_run) {
+            Some(slots) => slots.enter(&store).await?,
+            None => None,
+        };
         let workflow_dir = Value::from(spec.workflow_dir.to_string_lossy());
         let mut context = ContextPatch::from([(WORKFLOW_DIR.to_owned(), workflow_dir.into())]);
         if settings.resume_threads == Some(true) {
@@ -172,6 +180,7 @@ impl Run {
             run_dir: own_dir,
             store,
             lease,
+            slot,
             plan,
             settings,
             secrets,
@@ -212,6 +221,7 @@ impl Run {
             run_dir: runs_dir.join(id.to_string()),
             store,
             lease,
+            slot: None,
             state,
             events,
             warnings,
@@ -380,6 +390,10 @@ impl Run {
     pub async fn detach(self, mut driver: Command) -> Result<RunId, RunError> {
         let id = self.id();
         self.lease.release().await?;
+        // The driver takes a place itself.
+        if let Some(slot) = self.slot {
+            slot.release().await?;
+        }
         driver.envs(self.secrets);
         let Some(status) = start_driver(driver, &*self.store, id, &self.run_dir).await? else {
             return Ok(id);

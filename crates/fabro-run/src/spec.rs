@@ -276,6 +276,8 @@ fn merged_settings(
         on_unavailable: configured.on_unavailable,
         retry_unavailable: configured.retry_unavailable,
         resume_threads: configured.resume_threads,
+        max_time: configured.max_time,
+        concurrency: configured.concurrency,
         git,
         hooks: configured.hooks,
         secret_variables: configured.webhooks.into_iter().map(|hook| hook.secret_env).collect(),

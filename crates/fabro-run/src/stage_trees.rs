@@ -119,7 +119,7 @@ impl RecordsTrees {
             (known.last.is_none() || (is_looked_at && !is_beside), is_beside, known.begun)
         };
         // Ranks are given again after a rewind.
-        let name = format!("{} {} {}", stage.run_id, stage.at.rank, stage.rewound_seq);
+        let name = format!("{} {} {}", stage.run_id, stage.at.rank, stage.at.rewound_seq);
         let mut begun = Begun {
             records: self,
             stage: name,

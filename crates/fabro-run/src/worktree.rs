@@ -218,7 +218,7 @@ pub(crate) async fn recorded(
         }
         for (line, stage) in state.active() {
             if stage.handler == NodeKind::ManagerLoop {
-                let child = sub_workflow_id(state.run_id, line, stage, state.rewound_seq);
+                let child = sub_workflow_id(state.run_id, line, stage);
                 let child = RunState::try_replay(child, &read_all(store, child).await?)?;
                 if child.created.as_ref().is_some_and(|created| created.worktree.is_some()) {
                     states.push(child);

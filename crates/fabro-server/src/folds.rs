@@ -10,8 +10,9 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use fabro_engine::checkpoint::takes_back;
 use fabro_engine::{Cursor, RunState};
-use fabro_events::{AnsweredBy, CreatedRun, Event, EventBody};
+use fabro_events::{AnsweredBy, CreatedRun, Event, EventBody, ForkPoint};
 use fabro_graph::Workflow;
 use fabro_inspect::{
     Activity, ArtifactFold, ArtifactRow, CostReport, CostSum, EdgeTaken, Inspect, ReportError,
@@ -70,8 +71,8 @@ pub(crate) struct View {
     pub(crate) changes: Vec<StageChange>,
     /// Those before the first and after the last of them, where they differ.
     pub(crate) whole_change: Option<(String, String)>,
-    /// What rewinds took back, as the rewind's place and the last place that counts before it.
-    pub(crate) rewinds: Arc<[(u64, u64)]>,
+    /// The rewinds and retries, which take events back.
+    pub(crate) rewinds: Arc<[Rewind]>,
     /// What all readers of this view see alike, made by the first of them.
     pub(crate) fragments: OnceLock<Fragments>,
     driven: bool,
@@ -93,8 +94,8 @@ impl Fragments {
 
 impl View {
     /// Whether no rewind took the event back.
-    pub(crate) fn counts(&self, seq: u64) -> bool {
-        counts(&self.rewinds, seq)
+    pub(crate) fn counts(&self, event: &Event) -> bool {
+        counts(&self.rewinds, event)
     }
 
     /// Its workflow laid out; `None` without a workflow, and when it is too large for a picture.
@@ -113,8 +114,8 @@ fn laid_out<'p>(
     picture.get_or_init(|| Picture::new(Arc::clone(workflow)).ok()).as_ref()
 }
 
-fn counts(rewinds: &[(u64, u64)], seq: u64) -> bool {
-    !rewinds.iter().any(|(at, from)| *from < seq && seq < *at)
+fn counts(rewinds: &[Rewind], event: &Event) -> bool {
+    !rewinds.iter().any(|rewind| event.seq < rewind.seq && takes_back(&rewind.point, event))
 }
 
 /// A run as far as it was read.
@@ -122,7 +123,7 @@ struct Kept {
     /// `None` once the run has ended: its view is enough until something follows.
     fold: Option<RunFold>,
     seq: u64,
-    rewinds: Vec<(u64, u64)>,
+    rewinds: Vec<Rewind>,
     workflow: Option<Arc<Workflow>>,
     picture: Arc<LazyPicture>,
     no_workflow: Option<Arc<str>>,
@@ -499,7 +500,7 @@ impl Folds {
                     break;
                 }
                 kept.seq = event.seq;
-                if counts(&kept.rewinds, event.seq)
+                if counts(&kept.rewinds, &event)
                     && let Some(fold) = &mut kept.fold
                 {
                     fold.apply(&event);
@@ -515,10 +516,19 @@ impl Folds {
     }
 }
 
-/// The place of a rewind, and the last place before it that counts.
-fn rewind(event: &Event) -> Option<(u64, u64)> {
+/// A rewind or a retry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rewind {
+    seq: u64,
+    point: ForkPoint,
+}
+
+/// The rewind that an event is.
+fn rewind(event: &Event) -> Option<Rewind> {
     match &event.entry.body {
-        EventBody::CheckpointForked(point) if point.in_place => Some((event.seq, point.from_seq)),
+        EventBody::CheckpointForked(point) if point.in_place => {
+            Some(Rewind { seq: event.seq, point: ForkPoint::clone(point) })
+        }
         _ => None,
     }
 }

@@ -224,6 +224,7 @@ impl From<RunError> for Problem {
             RunError::Ended { .. } => {
                 conflict("run_ended", "go back in the run with rewind, or copy it with fork")
             }
+            RunError::Busy { .. } => conflict("run_busy", "wait until it has ended"),
             RunError::SubWorkflow { root, .. } => {
                 conflict("sub_workflow", &format!("name the run it belongs to: {root}"))
             }

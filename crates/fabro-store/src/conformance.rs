@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_events::{
-    CreatedRun, Entry, Event, EventBody, ForkPoint, ParentStage, PauseReason, QuestionType,
+    CreatedRun, Entry, Event, EventBody, ForkPoint, ParentStage, PauseReason, QuestionType, Spent,
 };
 use fabro_types::{BlobRef, Failure, FailureClass, RunId, RunStatus, Status, Usage};
 use serde_json::Value;
@@ -138,6 +138,7 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
             unavailable: vec![],
             failed_turns: [].into(),
             used: [].into(),
+            sub_workflows: Spent::default(),
         },
     ];
     let expect = ["succeeded", "failed", "canceled", "paused"];
@@ -554,6 +555,7 @@ fn rewind(from_run: RunId, from_seq: u64) -> EventBody {
         in_place: true,
         stage: None,
         set: fabro_types::ContextPatch::new(),
+        retry: None,
     };
     EventBody::CheckpointForked(point.into())
 }

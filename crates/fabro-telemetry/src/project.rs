@@ -349,7 +349,7 @@ impl<'a> RunSpans<'a> {
                 ];
                 self.moment(stage, "agent.compaction.completed", attributes);
             }
-            EventBody::AgentError { class, message, usage: usage @ Some(_) } => {
+            EventBody::AgentError { class, message, usage: usage @ Some(_), .. } => {
                 let error = (class.as_str(), message.as_str());
                 self.chat(event, (&parent, &session), usage.as_ref(), Err(error));
                 self.waiting_since.insert(session, self.ms);
@@ -527,7 +527,15 @@ mod tests {
         let usage = Some(Usage { failed_requests: 1, ..Usage::default() });
         let mut log = [
             event(1, EventBody::RunStarted {}),
-            event(2, EventBody::AgentError { class, message: "overloaded".to_owned(), usage }),
+            event(
+                2,
+                EventBody::AgentError {
+                    class,
+                    message: "overloaded".to_owned(),
+                    usage,
+                    retry_in_ms: None,
+                },
+            ),
             event(3, answer(Usage::default())),
         ];
         let chats_before = chats(&log);
@@ -575,7 +583,10 @@ mod tests {
         let message = "asking gemini instead: the model is overloaded".to_owned();
         let log = [
             event(1, EventBody::RunStarted {}),
-            event(2, EventBody::AgentError { class, message, usage: Some(failed) }),
+            event(
+                2,
+                EventBody::AgentError { class, message, usage: Some(failed), retry_in_ms: None },
+            ),
             event(3, answer(answered)),
             event(4, answer(own)),
         ];

@@ -266,6 +266,9 @@ fn created(run: &CreatedRun) -> String {
 
 fn forked(point: &ForkPoint) -> String {
     let at = point.stage.as_deref().unwrap_or("its beginning");
+    if let Some(retry) = &point.retry {
+        return format!("retried, again from {}", retry.stages.join(", "));
+    }
     let mut text = if point.in_place {
         format!("rewound to {at}")
     } else {

@@ -280,7 +280,7 @@ impl Story {
                 let inside = Arc::from(format!("{branch}/"))..Arc::from(format!("{branch}0"));
                 self.running.extract_if(inside, |_, _| true).for_each(drop);
             }
-            EventBody::CheckpointForked(point) if point.in_place => {
+            EventBody::CheckpointForked(point) if point.in_place && point.retry.is_none() => {
                 self.running.clear();
                 self.fan_outs.clear();
             }

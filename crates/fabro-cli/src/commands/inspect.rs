@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
-use fabro_events::PauseReason;
+use fabro_events::{ForkPoint, PauseReason};
 use fabro_inspect::{Cause, Inspect, StageRow};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{
@@ -115,7 +115,7 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
     text.push_str(&field("workflow", &clean(&report.workflow)));
     text.push_str(&field("status", &status(report, paint)));
     if let Some(fork) = &report.forked {
-        let name = if fork.in_place { "rewound" } else { "forked" };
+        let name = verb(fork);
         text.push_str(&field(name, &fork_text(fork)));
     }
     match (&report.failure, &report.cause) {
@@ -186,12 +186,21 @@ fn warnings(report: &Inspect, paint: Paint) -> String {
 fn status(report: &Inspect, paint: Paint) -> String {
     let word = match &report.forked {
         Some(fork) if report.status == RunStatus::Interrupted => {
-            let verb = if fork.in_place { "rewound" } else { "forked" };
+            let verb = verb(fork);
             paint.odd(&format!("{verb}, not resumed yet"))
         }
         _ => paint_run(report.status, paint),
     };
     if report.dry_run { format!("{word} (dry run: nothing was executed)") } else { word }
+}
+
+/// What made a run continue from an earlier point.
+pub fn verb(point: &ForkPoint) -> &'static str {
+    match (&point.retry, point.in_place) {
+        (Some(_), _) => "retried",
+        (None, true) => "rewound",
+        (None, false) => "forked",
+    }
 }
 
 /// A line for each stage, and below it what is to be known of it besides.

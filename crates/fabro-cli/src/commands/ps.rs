@@ -111,13 +111,7 @@ fn workflow_width(width: usize, longest_status: usize) -> usize {
 /// The status; a dry run is marked, and a copy that was never interrupted is not called so.
 fn status(row: &PsRow) -> String {
     let word = match &row.forked {
-        Some(point) if row.status == RunStatus::Interrupted => {
-            if point.in_place {
-                "rewound"
-            } else {
-                "forked"
-            }
-        }
+        Some(point) if row.status == RunStatus::Interrupted => super::inspect::verb(point),
         _ => row.status.as_str(),
     };
     if row.dry_run { format!("{word} (dry)") } else { word.to_owned() }

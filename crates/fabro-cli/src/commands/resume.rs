@@ -116,6 +116,23 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     drive(run, args.shown, global).await
 }
 
+/// Retries a run.
+pub async fn retry(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
+    if args.detach {
+        check_files(&args)?;
+    }
+    let (store, id) = global.run_to_change(&args.run).await?;
+    let stages = fabro_run::retry(&store, id, args.at_seq).await?;
+    if !args.shown.json && !args.shown.quiet {
+        output::stderr(&match stages.as_slice() {
+            [] => format!("run {id} continues where it was\n"),
+            stages => format!("again: {}\n", stages.join(", ")),
+        });
+    }
+    // The log has grown since the caller saw it.
+    resume(ResumeArgs { run: id.to_string(), at_seq: None, ..args }, global).await
+}
+
 /// The background driver reads the files again, and a pipe has gone by then.
 fn check_files(args: &ResumeArgs) -> anyhow::Result<()> {
     let named = [("--answers", &args.answers), ("--model-script", &args.model_script)];

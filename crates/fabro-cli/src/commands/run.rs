@@ -112,7 +112,14 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let is_talkative = !shown.json && !shown.quiet;
     let findings = is_talkative.then(|| findings_text(&spec, &named, global.paint_stderr()));
     let store = Arc::new(global.store()?);
-    let run = Run::create(store.clone(), &store.runs_dir(), spec).await?;
+    let run = match Run::create(store.clone(), &store.runs_dir(), spec).await {
+        // What the settings ask for is no error.
+        Err(error @ RunError::Busy { .. }) => {
+            output::stderr(&format!("{}\n", clean(&error.to_string())));
+            return Ok(Exit::SUCCEEDED);
+        }
+        run => run?,
+    };
     // Not before: what refuses the run is to stand alone.
     output::stderr(&findings.unwrap_or_default());
     global.warn(run.warnings());

@@ -39,6 +39,7 @@ mod reach;
 mod remote_sandboxes;
 mod replays;
 mod reports;
+mod retries;
 mod run_file;
 mod safe_text;
 mod sandboxes;

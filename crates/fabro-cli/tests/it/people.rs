@@ -221,7 +221,7 @@ fn agents_are_told_something() {
     exit 2
     ── stderr
     error: run [ID] has ended: canceled
-      help: go back in the run with `fabro rewind [ID] NODE@VISIT`, or copy it with `fabro fork [ID] NODE@VISIT`
+      help: run again what failed with `fabro retry [ID]`, go back with `fabro rewind [ID] NODE@VISIT`, or copy it with `fabro fork [ID] NODE@VISIT`
     ");
     let gate = waiting();
     assert_snapshot!(gate.run(&["steer", "latest", "Be brief"]), @r"
@@ -246,7 +246,7 @@ fn a_run_that_waits_is_canceled() {
     exit 2
     ── stderr
     error: run [ID] has ended: canceled
-      help: go back in the run with `fabro rewind [ID] NODE@VISIT`, or copy it with `fabro fork [ID] NODE@VISIT`
+      help: run again what failed with `fabro retry [ID]`, go back with `fabro rewind [ID] NODE@VISIT`, or copy it with `fabro fork [ID] NODE@VISIT`
     ");
     assert_eq!(project.exit(&["resume", "latest"]), 2);
 }

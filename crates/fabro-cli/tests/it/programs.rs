@@ -197,6 +197,25 @@ fn a_session_that_is_gone_is_started_again() {
 }
 
 #[test]
+fn a_session_that_cannot_be_continued_is_replaced_by_a_new_one() {
+    let script = format!(
+        "{CLAUDE}\ncase $n in\n1) init; refused 401 'log in';;\n\
+         2) echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":true,\"result\":\"Prompt is too long\"}}'; exit 1;;\n\
+         *) init; work; result false null done 0.05;;\nesac"
+    );
+    let project =
+        project("claude", &script, "start -> a -> exit; a [prompt=\"Say it\", backend=cli]");
+    assert_eq!(run(&project, &["run", "w.fabro", "--quiet"]), 3);
+    assert_eq!(run(&project, &["resume", "latest", "--quiet"]), 0);
+    insta::assert_snapshot!(spent(&project), @r"
+    paused: `a@1`: claude: log in; to fix it, check the login, the account and the model of `claude` (start `claude` and enter /login, or set ANTHROPIC_API_KEY), or wait and ask again
+    warning: claude: Prompt is too long; a new session is started
+    assistant c1: in 10 $0.0500
+    run.completed: $0.0500
+    ");
+}
+
+#[test]
 fn a_program_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
     let script = format!(
         "{CLAUDE}\ninit; work\ncase $n in\n\

@@ -327,15 +327,3 @@ fn a_retry_target_that_does_nothing_is_never_out_of_visits() {
     run succeeded
     ");
 }
-
-#[test]
-fn a_limit_of_tokens_from_outside_pauses_too() {
-    let source = "digraph { graph [max_tokens_total=100]; start -> a -> b -> exit }";
-    let mut bench = Bench::new(source, &[("a", vec![uses(20)])]);
-    bench.max_tokens = Some(20);
-    insta::assert_snapshot!(bench.story(), @r"
-    001 start@1 succeeded  -> a (unconditional)
-    002 a@1 succeeded  -> b (unconditional)
-    paused: Budget []
-    ");
-}

@@ -126,6 +126,7 @@ impl Handler for Spender {
             class: FailureClass::Canceled,
             message: "canceled".to_owned(),
             usage: Some(usage),
+            retry_in_ms: None,
         };
         stage.reporter.report(spent).await.unwrap();
         Outcome::failed(Failure::new(FailureClass::Canceled, "canceled")).into()

@@ -1,6 +1,7 @@
 //! Whole runs on a scripted handler and a memory store: a workflow goes in, its story comes out.
 
 mod assumed;
+mod budget;
 mod conversations;
 mod failures;
 mod fan_out;
@@ -11,9 +12,11 @@ mod in_memory;
 mod machine;
 mod results;
 mod resume;
+mod retries_of_runs;
 mod routing;
 mod slow_store;
 mod test_store;
+mod timers;
 mod unavailable;
 mod unhandled;
 
@@ -121,17 +124,11 @@ pub(super) fn costs(usd: f64) -> Reply {
     Reply::End(Box::new(Outcome { usage: Some(usage), ..Outcome::succeeded() }))
 }
 
-pub(super) fn uses(tokens: u64) -> Reply {
-    let usage = Usage { input_tokens: tokens, ..Usage::default() };
-    Reply::End(Box::new(Outcome { usage: Some(usage), ..Outcome::succeeded() }))
-}
-
 pub(super) struct Bench {
     pub(super) plan: Arc<Plan>,
     pub(super) store: Arc<MemoryStore>,
     pub(super) script: Arc<Script>,
     pub(super) run_id: RunId,
-    pub(super) max_tokens: Option<u64>,
 }
 
 /// The result of a call that never waits, as those of a store in memory.
@@ -157,7 +154,7 @@ impl Bench {
         let commit = begin(run_id, 0, &plan, NewRun { goal: "test it".into(), ..new });
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
         now(store.append(run_id, 0, &batch)).unwrap();
-        Self { plan, store, script: Arc::new(script), run_id, max_tokens: None }
+        Self { plan, store, script: Arc::new(script), run_id }
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
@@ -169,7 +166,7 @@ impl Bench {
     }
 
     pub(super) fn machine(&self) -> Machine {
-        Machine::new(Arc::clone(&self.plan), self.state()).with_max_tokens(self.max_tokens)
+        Machine::new(Arc::clone(&self.plan), self.state())
     }
 
     pub(super) fn world(&self) -> World {

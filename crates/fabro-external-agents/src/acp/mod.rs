@@ -99,6 +99,10 @@ impl Acp {
 
 #[async_trait]
 impl Backend for Acp {
+    fn takes_budget(&self) -> bool {
+        true
+    }
+
     async fn run(&self, task: Task<'_>) -> Result<Done, BackendError> {
         if task.cancel.is_cancelled() {
             return Err(BackendError::Canceled);

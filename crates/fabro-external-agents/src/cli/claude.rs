@@ -167,7 +167,7 @@ fn result(event: &Value, answer: &mut Answer) {
         // An error in a turn that is no error is one of the model's service.
         let unstated = || {
             let is_api = subtype == "success" && event["api_error_status"].is_null();
-            is_api.then(|| StatedKind::unavailable(FailureClass::Deterministic))
+            is_api.then(|| StatedKind::assumed_unavailable(FailureClass::Deterministic))
         };
         let pending = || answer.pending_error.as_ref().and_then(|(kind, _)| *kind);
         let kind = error::kind_of(&event["api_error_status"])

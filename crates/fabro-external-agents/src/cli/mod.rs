@@ -224,6 +224,10 @@ impl Cli {
 
 #[async_trait]
 impl Backend for Cli {
+    fn takes_budget(&self) -> bool {
+        self.agent.program().budget.is_some()
+    }
+
     async fn run(&self, task: Task<'_>) -> Result<Done, BackendError> {
         if task.cancel.is_cancelled() {
             return Err(BackendError::Canceled);

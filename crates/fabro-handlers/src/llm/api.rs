@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_agent::{Parts, Session, SessionError, Steer, Transcript, TranscriptError};
 use fabro_engine::{Message, ReadError, Stage, StageEnd};
-use fabro_events::{Event, PauseReason};
+use fabro_events::{Event, EventBody, PauseReason};
 use fabro_types::{Failure, FailureClass, Fidelity, Outcome};
 
 use super::exchange::{Conversation, NextMessage, NoReply};
@@ -29,6 +30,8 @@ pub(super) struct ApiConversation<'a> {
     /// An answer had no known price.
     unpriced: Arc<AtomicBool>,
     is_interrupted: bool,
+    /// How long the next request still waits: an earlier driver was asked to retry later.
+    retry_in: Duration,
 }
 
 impl<'a> ApiConversation<'a> {
@@ -66,7 +69,8 @@ impl<'a> ApiConversation<'a> {
         session.restore(own);
         let since_ms = recorded.first().map(|first| first.ts_ms);
         let status = AgentStatus::before(Path::new(&stage.run.work_dir), since_ms);
-        Ok(Self { handler, session, journal, status, unpriced, is_interrupted })
+        let retry_in = retry_in(stage, recorded);
+        Ok(Self { handler, session, journal, status, unpriced, is_interrupted, retry_in })
     }
 
     /// Whether the conversation was begun before, and resumes now.
@@ -105,9 +109,12 @@ impl Conversation for ApiConversation<'_> {
     async fn ask(&mut self, stage: &mut Stage, message: NextMessage) -> Result<Reply, NoReply> {
         let steering = self.session.steering();
         let cancel = stage.cancel.clone();
+        let retry_in = std::mem::take(&mut self.retry_in);
         let session = &mut self.session;
         let answer = {
             let mut answering = std::pin::pin!(async {
+                // A session that is canceled meanwhile says so itself.
+                let _ = tokio::time::timeout(retry_in, cancel.cancelled()).await;
                 match message {
                     NextMessage::Request(request) => session.send(request, &cancel).await,
                     NextMessage::Correction { feedback, .. } => {
@@ -169,6 +176,19 @@ impl LlmHandler {
         self.threads.keep(stage.run_id, &parts);
         Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
+}
+
+/// What is left of the wait before a request is repeated, where that was the last thing that happened.
+fn retry_in(stage: &Stage, recorded: &[Event]) -> Duration {
+    let own = recorded.iter().rev().find(|event| event.entry.parent_session_id.is_none());
+    let Some(Event { ts_ms, entry, .. }) = own else { return Duration::ZERO };
+    let EventBody::AgentError { retry_in_ms: Some(wait_ms), .. } = entry.body else {
+        return Duration::ZERO;
+    };
+    let due_ms = ts_ms.saturating_add_unsigned(wait_ms);
+    let left_ms = u64::try_from(due_ms.saturating_sub(stage.started_ms)).unwrap_or_default();
+    // No longer than asked for, when the clock was set back since.
+    Duration::from_millis(left_ms.min(wait_ms))
 }
 
 fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {

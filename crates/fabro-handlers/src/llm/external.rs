@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use fabro_engine::{Backend, Stage, StageEnd};
+use fabro_engine::{Backend, LimitReached, Reservation, Stage, StageEnd};
 use fabro_events::{CompletedTool, Event, EventBody, MessagePurpose, Note, PauseReason};
 use fabro_external_agents::{
     Acp, Backend as Program, BackendError, Cli, CliAgent, ContextServer, Done, Progress, Session,
@@ -22,7 +22,6 @@ use super::interpret::Reply;
 use super::journal::StageJournal;
 use super::prepare::StageRequest;
 use super::recorded::{LastMessage, ProgramSession, RecordedConversation};
-use super::settings::budget;
 use super::{LlmHandler, canceled_with, cannot_record, context_server};
 use crate::common::{known, preview, warn};
 use crate::files::AgentStatus;
@@ -46,6 +45,8 @@ pub(super) struct ExternalConversation<'a> {
     before: Option<Arc<Snapshot>>,
     status: AgentStatus,
     so_far: RecordedConversation,
+    /// The session that could not be continued.
+    lost_session: Option<String>,
     journal: StageJournal,
     /// The price of something it used is not known.
     unpriced: Arc<AtomicBool>,
@@ -100,6 +101,7 @@ impl<'a> ExternalConversation<'a> {
             before,
             status,
             so_far,
+            lost_session: None,
             journal: StageJournal::new(stage.reporter.clone()),
             unpriced: Arc::default(),
             unreported: false,
@@ -129,6 +131,7 @@ impl<'a> ExternalConversation<'a> {
         stage: &Stage,
         prompt: &str,
         session: Option<&ProgramSession>,
+        budget_usd: Option<f64>,
         message: &mut Option<Note>,
     ) -> Result<(Result<Done, BackendError>, RunReport), StageEnd> {
         let agents = &self.handler.agents;
@@ -151,7 +154,6 @@ impl<'a> ExternalConversation<'a> {
                 _ => {}
             }
         };
-        let spent = self.so_far.usage.cost_usd - stage.at.spent.cost_usd;
         let task = Task {
             model: model.as_deref(),
             env: &agents.backend_env,
@@ -159,7 +161,7 @@ impl<'a> ExternalConversation<'a> {
             permissions: self.handler.permissions(stage),
             cancel: stage.cancel.clone(),
             resume: session.map(|session| Session { id: &session.id, used: &session.used }),
-            budget_usd: stage.budget.map(|left| left - spent),
+            budget_usd,
             redactor: agents.redactor.clone(),
             on_event: &on_event,
             sandbox: agents.sandbox.as_deref(),
@@ -191,22 +193,40 @@ impl<'a> ExternalConversation<'a> {
         Ok((ended, report))
     }
 
+    /// What the program may spend: its share of what is left, where it takes a limit.
+    fn reserve(&self, stage: &Stage) -> Result<Option<Reservation>, StageEnd> {
+        let reserved = if self.program.takes_budget() {
+            stage.budget.reserve()
+        } else if stage.budget.may_spend() {
+            Ok(None)
+        } else {
+            Err(LimitReached)
+        };
+        // The stage continues when there is more to spend.
+        reserved.map_err(|LimitReached| StageEnd::Suspended(PauseReason::Budget))
+    }
+
     /// Runs the program for a message: in the session of the run before where that is possible.
     async fn send(&mut self, stage: &Stage, run: Run) -> Result<Done, NoReply> {
         let mut message = run.message;
         if let (Some(prompt), Some(session)) = (&run.continuation, self.so_far.session.clone()) {
-            let (ended, report) = self.run(stage, prompt, Some(&session), &mut message).await?;
+            let reservation = self.reserve(stage)?;
+            let budget_usd = reservation.as_ref().map(Reservation::dollars);
+            let (ended, report) =
+                self.run(stage, prompt, Some(&session), budget_usd, &mut message).await?;
             match ended {
-                Err(error) if !report.has_worked && is_session_lost(&error) => {
+                Err(error) if !report.has_worked && error.may_be_of_session() => {
                     let warning = format!("{error}; a new session is started");
                     warn(&stage.reporter, "backend", warning).await;
-                    self.so_far.session = None;
+                    self.lost_session = self.so_far.session.take().map(|session| session.id);
                 }
-                ended => return self.ended(stage, ended, report, message).await,
+                ended => return self.ended(stage, ended, report, (message, reservation)).await,
             }
         }
-        let (ended, report) = self.run(stage, &run.prompt, None, &mut message).await?;
-        self.ended(stage, ended, report, message).await
+        let reservation = self.reserve(stage)?;
+        let budget_usd = reservation.as_ref().map(Reservation::dollars);
+        let (ended, report) = self.run(stage, &run.prompt, None, budget_usd, &mut message).await?;
+        self.ended(stage, ended, report, (message, reservation)).await
     }
 
     /// Records a run that has ended.
@@ -215,7 +235,7 @@ impl<'a> ExternalConversation<'a> {
         stage: &Stage,
         ended: Result<Done, BackendError>,
         report: RunReport,
-        message: Option<Note>,
+        (message, reservation): (Option<Note>, Option<Reservation>),
     ) -> Result<Done, NoReply> {
         let mut used = Usage::default();
         report.usage.iter().for_each(|of_model| used.add(of_model));
@@ -247,6 +267,11 @@ impl<'a> ExternalConversation<'a> {
             note.session_id = report.session.as_deref().map(Arc::from);
         }
         let recorded = record(&self.journal, notes).await;
+        match (&ended, reservation) {
+            (Err(BackendError::Budget { .. }), Some(part)) => part.used_up(used.cost_usd),
+            // What is left of it is given back.
+            (_, part) => drop(part),
+        }
         match ended {
             Ok(done) => {
                 recorded?;
@@ -288,7 +313,11 @@ impl<'a> ExternalConversation<'a> {
             return StageEnd::Suspended(PauseReason::Budget).into();
         }
         let usage = Some(Usage { turns: usage.turns + failed_turns, ..usage });
-        let failed = Outcome::failed(error.into());
+        let failure = Failure::from(error);
+        let failed = Outcome::failed(match &self.lost_session {
+            Some(session) => with_session(failure, session),
+            None => failure,
+        });
         NoReply::Failed(Box::new(Outcome { usage, files_touched, ..failed }))
     }
 
@@ -375,9 +404,6 @@ impl Conversation for ExternalConversation<'_> {
                 (run, _) => run.ok_or_else(|| cannot_record("an answer is lost"))?,
             },
         };
-        if !budget(stage)(&self.so_far.usage) {
-            return Err(StageEnd::Suspended(PauseReason::Budget).into());
-        }
         let done = self.send(stage, run).await?;
         Ok(self.reply(stage, done.text).await)
     }
@@ -424,17 +450,15 @@ async fn record(journal: &StageJournal, notes: Vec<Note>) -> Result<(), StageEnd
     fabro_agent::Journal::record(journal, record).await.map_err(cannot_record)
 }
 
-/// Whether the error of a run that was to continue a session may mean that there is no such session.
-fn is_session_lost(error: &BackendError) -> bool {
-    let is_other = matches!(
-        error,
-        BackendError::Canceled
-            | BackendError::Budget { .. }
-            | BackendError::Log { .. }
-            | BackendError::Exec(_)
-            | BackendError::Config(_)
+/// Says which session could not be continued.
+fn with_session(failure: Failure, session: &str) -> Failure {
+    let text = format!(
+        "its session {session} could not be continued: rewind the run to the stage before to start this one anew"
     );
-    !is_other && error.remedy().is_none()
+    match failure.unavailable {
+        Some(remedy) => Failure { unavailable: Some(format!("{remedy}; {text}")), ..failure },
+        None => Failure { details: Some(text), ..failure },
+    }
 }
 
 /// The program that a stage runs.

@@ -87,7 +87,7 @@ impl LlmHandler {
             max_subagents: agents
                 .max_subagents
                 .map_or(defaults.max_subagents, |max| usize::try_from(max).unwrap_or(usize::MAX)),
-            may_ask: Some(budget(stage)),
+            may_ask: Some(may_ask(stage)),
             price: Some(self.price(unpriced)),
             live: Some(live_file(&stage.dir(), self.agents.redactor.clone())),
             redactor: self.agents.redactor.clone(),
@@ -218,23 +218,15 @@ pub fn compaction_policy(chosen: &CompactionSettings) -> Policy {
     })
 }
 
-/// Whether the session may ask for another turn. What the run has left was worked out when the
-/// stage began; what the session had spent by then is part of it.
-pub(super) fn budget(stage: &Stage) -> MayAsk {
-    let dollars = stage.budget;
-    let tokens = stage.tokens_left;
-    let before = stage.at.spent.clone();
-    let total = |usage: &Usage| usage.input_tokens.saturating_add(usage.output_tokens);
-    Arc::new(move |usage| {
-        let fits = dollars.is_none_or(|left| usage.cost_usd - before.cost_usd < left);
-        let used = total(usage).saturating_sub(total(&before));
-        fits && tokens.is_none_or(|left| used < left)
-    })
+/// Whether the session may ask for another turn. What its earlier turns used is recorded by then.
+fn may_ask(stage: &Stage) -> MayAsk {
+    let budget = stage.budget.clone();
+    Arc::new(move |_| budget.may_spend())
 }
 
 /// Warns that the spending limit of the run, when there is one, does not count something.
 pub(super) async fn warn_of_unknown_price(stage: &Stage, unknown: &str) {
-    if stage.run.max_cost.or_else(|| stage.plan.graph().max_cost).is_some() {
+    if stage.budget.has_cost_limit() {
         let message = format!("{unknown} is not known, so max_cost does not count it");
         warn(&stage.reporter, "price", message).await;
     }

@@ -151,7 +151,8 @@ impl LlmHandler {
         let message = self.agents.redactor.redact(&error.to_string()).into_owned();
         let mut usage = *error.usage;
         self.price_now(&mut usage);
-        log.record(EventBody::AgentError { class, message, usage: Some(usage) }).await
+        log.record(EventBody::AgentError { class, message, usage: Some(usage), retry_in_ms: None })
+            .await
     }
 }
 

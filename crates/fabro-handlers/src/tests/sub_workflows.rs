@@ -467,6 +467,47 @@ fn a_child_spends_no_more_than_its_parent_may() {
 }
 
 #[test]
+fn sub_workflows_at_the_same_time_share_the_limit() {
+    let subs: String = (0..10)
+        .map(|n| {
+            format!(
+                "s{n} [shape=house, stack.child_workflow=\"lib/child.fabro\"] fork -> s{n} -> join;"
+            )
+        })
+        .collect();
+    let parent = format!(
+        "digraph {{ graph [max_cost=0.10]; start -> fork; fork [shape=component, max_parallel=10] {subs} join [shape=tripleoctagon] join -> exit }}"
+    );
+    let child =
+        "digraph child { start -> a -> b -> c -> d -> exit; node [shape=tab, prompt=x] a b c d }";
+    let model = r#"{"*": [{"text": "x", "delay_ms": 1000, "usage": {"cost_usd": 0.03}}]}"#;
+    let scene = Scene::new(&parent).file("lib/child.fabro", child).model(model);
+    let spent = || {
+        let runs = now(scene.store.list()).unwrap();
+        let spent = runs.iter().map(|run| {
+            let events = now(scene.store.read(run.id, 0, usize::MAX)).unwrap();
+            let state = RunState::replay(run.id, &events);
+            // What has ended counts in the parent too.
+            if run.parent.is_some() { state.usage_so_far().cost_usd } else { 0.0 }
+        });
+        spent.sum::<f64>()
+    };
+    let end = scene.drive().unwrap();
+    assert!(matches!(end, RunEnd::Paused(fabro_events::PauseReason::Budget)), "{end:?}");
+    // Each has begun a turn before the first has ended.
+    assert!((spent() - 0.3).abs() < 1e-9, "{}", spent());
+    let paused = scene.events().into_iter().rev().find_map(|event| match event.entry.body {
+        EventBody::RunPaused { message, .. } => Some(message),
+        _ => None,
+    });
+    assert_eq!(paused.as_deref(), Some("spent $0.30 of max_cost $0.10, sub-workflows included"));
+    scene.drive().unwrap();
+    assert!((spent() - 0.3).abs() < 1e-9, "{}", spent());
+    assert!(matches!(scene.drive_with(Some(5.0)).unwrap(), RunEnd::Over(..)));
+    assert!((spent() - 1.2).abs() < 1e-9, "{}", spent());
+}
+
+#[test]
 fn a_child_whose_stage_is_called_off_ends_with_all_that_it_holds() {
     let source = r#"digraph {
         start -> fork; fork [shape=component, join_policy=first_success]

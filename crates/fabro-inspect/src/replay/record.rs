@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
-use fabro_engine::{Input, ReadError, keys, read_blob};
+use fabro_engine::{Idle, Input, ReadError, keys, read_blob};
 use fabro_events::{CompletedStage, Event, EventBody, QuestionType};
 use fabro_gate::{GateAnswer, Question};
 use fabro_llm::Message;
@@ -99,12 +99,15 @@ impl Record {
     fn read_run_event(&mut self, event: &Event) {
         let input = match &event.entry.body {
             EventBody::RunResumed { max_cost } => Input::Resume { max_cost: *max_cost },
-            EventBody::RunPaused { gates, unavailable, failed_turns, used, .. } => Input::Idle {
+            EventBody::RunPaused {
+                gates, unavailable, failed_turns, used, sub_workflows, ..
+            } => Input::Idle(Box::new(Idle {
                 gates: gates.clone(),
                 unavailable: unavailable.clone(),
                 failed_turns: failed_turns.clone(),
                 used: used.clone(),
-            },
+                sub_workflows: *sub_workflows,
+            })),
             EventBody::RunCanceled { reason, by_parent } => {
                 Input::Cancel { reason: reason.clone(), by_parent: *by_parent }
             }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabro_blob::DirBlobs;
-use fabro_engine::Phase;
+use fabro_engine::{Idle, Phase};
 use fabro_events::{Entry, GateOption, PauseReason, QuestionType};
 use fabro_store::RunSummary;
 use fabro_types::{Fidelity, RunStatus, Status};
@@ -231,12 +231,7 @@ fn gates_are_open_until_they_are_answered() {
         blobs: Vec::new(),
     });
     insta::assert_snapshot!(serde_json::to_string(&open_gates(&bench.events)).unwrap(), @r#"[{"node":"gate","visit":1,"branch":null,"question":"Ship?","question_type":"multiple_choice","options":[{"key":"Y","label":"Yes","to":"exit"},{"key":"N","label":"No","to":"start2"}],"freeform":false}]"#);
-    bench.input(Input::Idle {
-        gates: vec!["gate".into()],
-        unavailable: Vec::new(),
-        failed_turns: [].into(),
-        used: [].into(),
-    });
+    bench.input(Input::Idle(Box::new(Idle { gates: vec!["gate".into()], ..Idle::default() })));
     assert_eq!(open_gates(&bench.events).len(), 1);
     assert_eq!(bench.machine.state().phase, Phase::Paused(PauseReason::Human));
     bench.input(Input::Resume { max_cost: None });

@@ -1,6 +1,6 @@
 //! How long runs and stages took, and what they used.
 
-use fabro_engine::{RunState, checkpoint};
+use fabro_engine::{Idle, RunState, checkpoint};
 use fabro_events::{StageFailure, timestamp};
 use fabro_store::RunSummary;
 use fabro_types::{Failure, FailureClass, RunStatus, Usage};
@@ -22,12 +22,7 @@ fn retried() -> Bench {
     bench.end("talk", Outcome { usage: Some(used(100)), ..Outcome::failed(failure) });
     bench
         .end("talk", Outcome { usage: Some(used(20)), files_touched: vec!["a.rs".into()], ..ok() });
-    bench.input(Input::Idle {
-        gates: vec!["gate".into()],
-        unavailable: Vec::new(),
-        failed_turns: [].into(),
-        used: [].into(),
-    });
+    bench.input(Input::Idle(Box::new(Idle { gates: vec!["gate".into()], ..Idle::default() })));
     bench
 }
 
@@ -47,12 +42,12 @@ fn requests_that_failed_before_a_pause_count_for_their_stage() {
     let failure = Failure::new(FailureClass::TransientInfra, "overloaded").with_remedy("wait");
     let stage = StageFailure { node: "talk".into(), visit: 1, branch: None, failure };
     let lost = Usage { failed_requests: 3, turns: 0, ..used(100) };
-    bench.input(Input::Idle {
-        gates: Vec::new(),
+    bench.input(Input::Idle(Box::new(Idle {
         unavailable: vec![stage],
         failed_turns: [("".into(), 3)].into(),
         used: [("".into(), lost)].into(),
-    });
+        ..Idle::default()
+    })));
     bench.input(Input::Resume { max_cost: None });
     bench.end("talk", Outcome { usage: Some(used(20)), ..ok() });
     let report = inspect(&bench.events, false).unwrap();

@@ -7,14 +7,15 @@ use std::time::Duration;
 use fabro_engine::{
     DriveError, Handler, Inconsistent, Input, Machine, RunEnd, RunState, World, last_state_event,
 };
-use fabro_events::{EventBody, EventSink, PauseReason, StageFailure};
+use fabro_events::{Event, EventBody, EventSink, PauseReason, StageFailure};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, WorkTree, read_all};
 use fabro_sandbox::{Exec, Sandbox};
-use fabro_store::{InboxId, Message, RunStore, StoreError};
-use fabro_types::{RunId, RunStatus};
+use fabro_store::{Batch, InboxId, Message, RunStore, StoreError};
+use fabro_types::{Failure, FailureClass, RunId, RunStatus};
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::{UsedAnswers, used_answers_of_family};
+use crate::concurrency::{POLL_PERIOD, Slots};
 use crate::control::cancel_as_requested;
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::hooks::{About, Blocking, Deliveries, kept, runners};
@@ -47,7 +48,11 @@ impl Run {
         let warn = Arc::clone(&services.warn);
         let store = Arc::clone(&self.store);
         let id = self.id();
-        let result = self.drive_with_lease(services).await;
+        let result = match self.has_slot(&services).await {
+            Ok(true) => self.drive_with_lease(services).await,
+            Ok(false) => Ok(DriveResult::Interrupted),
+            Err(error) => Err(error),
+        };
         // `runs/ID` is two levels below the store.
         if let Some(store) = self.run_dir.ancestors().nth(2)
             && let Err(error) = give_to_store_owner(store)
@@ -57,15 +62,51 @@ impl Run {
                 store.display()
             ));
         }
-        if let Err(error) = self.lease.release().await {
-            // What the run came to is recorded.
-            warn(&format!("the run stays reserved until this program ends: {error}"));
+        for lease in [Some(self.lease), self.slot].into_iter().flatten() {
+            if let Err(error) = lease.release().await {
+                // What the run came to is recorded.
+                warn(&format!("the run stays reserved until this program ends: {error}"));
+            }
         }
         match result? {
-            DriveResult::Paused { .. } if cancel_as_requested(&*store, id, &*warn).await? => {
+            DriveResult::Paused { .. } | DriveResult::Interrupted
+                if cancel_as_requested(&*store, id, &*warn).await? =>
+            {
                 Ok(DriveResult::Canceled)
             }
             result => Ok(result),
+        }
+    }
+
+    /// Waits until the run has a place among the runs with the same key; false when it was interrupted or canceled.
+    async fn has_slot(&mut self, services: &RunServices) -> Result<bool, RunError> {
+        let Some(created) = self.state.created.as_ref().filter(|_| !self.dry_run) else {
+            return Ok(true);
+        };
+        let settings = self.settings.concurrency.as_ref();
+        let slots = Slots::of(settings, self.plan.workflow().name(), &created.inputs)?;
+        let Some(slots) = slots.filter(|_| self.slot.is_none()) else { return Ok(true) };
+        let mut is_told = false;
+        loop {
+            if let Some(slot) = slots.take(&self.store).await? {
+                self.slot = Some(slot);
+                return Ok(true);
+            }
+            let is_cancel = |message: &Message| matches!(message, Message::Cancel { .. });
+            if !self.messages(is_cancel).await?.is_empty() {
+                return Ok(false);
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                let holders = slots.holders(&*self.store).await?;
+                let names: Vec<_> = holders.iter().map(|run| format!("run {run}")).collect();
+                let names = if names.is_empty() { "another run".into() } else { names.join(", ") };
+                let key = &slots.key;
+                (services.warn)(&format!("waiting for {names}, with the same key `{key}`"));
+            }
+            tokio::select! {
+                () = services.interrupt.cancelled() => return Ok(false),
+                () = tokio::time::sleep(POLL_PERIOD) => {}
+            }
         }
     }
 
@@ -250,6 +291,8 @@ impl Run {
             handler = self.recording(handler, registry.work_tree(), builder, warn);
             registry.run_sub_workflows_by(&handler);
         }
+        let time_left =
+            self.settings.max_time.map(|max| (max, max.saturating_sub(driven_time(&self.events))));
         // The log is not needed any more, and may be large.
         self.events = Vec::new();
         let blocking = hooks.blocking.as_deref();
@@ -260,21 +303,60 @@ impl Run {
         };
         let state = std::mem::replace(&mut self.state, RunState::new(id));
         let machine = Machine::new(Arc::clone(&self.plan), state);
+        let stop = services.interrupt.child_token();
         let world = World {
             store: self.lease.store(),
             handler,
-            sink,
-            clock: services.clock,
+            sink: Arc::clone(&sink),
+            clock: Arc::clone(&services.clock),
             run_dir,
-            stop: services.interrupt,
+            stop: stop.clone(),
         };
-        let end = fabro_engine::drive(machine, first, world).await;
+        let mut driven = Box::pin(fabro_engine::drive(machine, first, world));
+        let end = match time_left {
+            None => driven.await,
+            Some((max, left)) => tokio::select! {
+                end = &mut driven => end,
+                () = tokio::time::sleep(left) => {
+                    stop.cancel();
+                    match driven.await? {
+                        RunEnd::Stopped if !services.interrupt.is_cancelled() => {
+                            Ok(self.out_of_time(max, services.clock.now_ms(), &*sink).await?)
+                        }
+                        end => Ok(end),
+                    }
+                }
+            },
+        };
         // Those of the last stages: this process may exit next.
         fabro_sandbox::marks_ended().await;
         if let Some(deliveries) = hooks.deliveries {
             deliveries.finish(matches!(end, Ok(RunEnd::Over(..)))).await;
         }
         Ok(end?)
+    }
+
+    /// Ends the run as failed: it was driven for as long as its settings allow.
+    async fn out_of_time(
+        &self,
+        max: Duration,
+        now_ms: i64,
+        sink: &dyn EventSink,
+    ) -> Result<RunEnd, RunError> {
+        let id = self.id();
+        let state = RunState::try_replay(id, &read_all(&*self.store, id).await?)?;
+        let mut machine = Machine::new(Arc::clone(&self.plan), state);
+        let message = format!("the run reached its max_time ({})", duration_text(max));
+        let failure = Failure {
+            details: Some("a retry goes on where it was, with the same time again".to_owned()),
+            ..Failure::new(FailureClass::BudgetExhausted, message)
+        };
+        machine.handle(now_ms, Input::Abort { failure: failure.clone() });
+        let commit = machine.take_commit();
+        let last = machine.state().last_seq - commit.events.len() as u64;
+        self.lease.store().append(id, last, &Batch::of(&commit.events)).await?;
+        commit.events.iter().for_each(|event| sink.event(event));
+        Ok(RunEnd::Over(RunStatus::Failed, Some(failure)))
     }
 
     /// Records what stages change in the user's work tree.
@@ -414,4 +496,28 @@ mod tests {
         check(1_500, "1500ms");
         check(0, "0ms");
     }
+}
+
+/// How long the run was driven so far, without the time in which it was paused or no process drove it. After a fork, a
+/// rewind or a retry it has its whole time again.
+fn driven_time(events: &[Event]) -> Duration {
+    let mut driven_ms = 0;
+    let mut last: Option<&Event> = None;
+    for event in events {
+        let body = &event.entry.body;
+        if let Some(last) = last {
+            let is_paused = matches!(last.entry.body, EventBody::RunPaused { .. });
+            let begins = matches!(body, EventBody::RunStarted {} | EventBody::RunResumed { .. });
+            if !is_paused && !begins {
+                let set_ms = event.entry.clock_set_ms.unwrap_or_default();
+                let passed_ms = event.ts_ms.saturating_sub(last.ts_ms).saturating_sub(set_ms);
+                driven_ms += u64::try_from(passed_ms).unwrap_or_default();
+            }
+        }
+        if matches!(body, EventBody::CheckpointForked(_)) {
+            driven_ms = 0;
+        }
+        last = Some(event);
+    }
+    Duration::from_millis(driven_ms)
 }

@@ -127,7 +127,7 @@ impl Folds {
             after = last.seq;
             for event in page {
                 let is_later = event.seq > row.last_seq;
-                if !view.counts(event.seq) || is_later && !seeks_end {
+                if !view.counts(&event) || is_later && !seeks_end {
                     continue;
                 }
                 let is_own = StageKey::of(&event).as_ref() == Some(&key);
@@ -152,7 +152,7 @@ impl Folds {
             let page = log.page(after).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            let counting = |event: &&Event| event.seq <= row.last_seq && view.counts(event.seq);
+            let counting = |event: &&Event| event.seq <= row.last_seq && view.counts(event);
             for event in page.iter().filter(counting) {
                 state.apply(event);
                 let is_end = matches!(

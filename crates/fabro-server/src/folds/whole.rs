@@ -14,7 +14,7 @@ use fabro_types::{RunId, RunStatus};
 use tokio::sync::OwnedMutexGuard;
 
 use super::ahead::ReadAhead;
-use super::{counts, rewind};
+use super::{Rewind, counts, rewind};
 use crate::problem::Problem;
 
 /// What all kept runs may take together, in bytes.
@@ -32,7 +32,7 @@ pub(crate) struct Whole {
     pub(crate) cost: CostFold,
     fold: RunFold,
     seq: u64,
-    rewinds: Vec<(u64, u64)>,
+    rewinds: Vec<Rewind>,
     /// The report of a run that has ended, as JSON.
     json: Option<Bytes>,
     /// About what it takes, as it was last measured.
@@ -40,7 +40,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    fn new(run: RunId, rewinds: Vec<(u64, u64)>) -> Self {
+    fn new(run: RunId, rewinds: Vec<Rewind>) -> Self {
         Self {
             files: ArtifactFold::default(),
             cost: CostFold::default(),
@@ -77,7 +77,7 @@ impl Whole {
         self.seq = event.seq;
         self.cost.apply(event);
         self.files.apply(event);
-        if counts(&self.rewinds, event.seq) {
+        if counts(&self.rewinds, event) {
             self.fold.apply(event);
         }
         if event.seq.is_multiple_of(FORGET_EVERY) {

@@ -219,7 +219,7 @@ fn row(event: &Event, view: &View, links: &Links, at: u64) -> Row {
             None => json,
         },
         is_open: event.seq == at,
-        is_taken_back: !view.counts(event.seq),
+        is_taken_back: !view.counts(event),
     }
 }
 

@@ -456,6 +456,7 @@ fn body(run_id: RunId, seq: u64, kind: u8) -> crate::Event {
                 in_place: seq.is_multiple_of(2),
                 stage: None,
                 set: fabro_types::ContextPatch::new(),
+                retry: None,
             };
             event(run_id, seq, EventBody::CheckpointForked(point.into()))
         }

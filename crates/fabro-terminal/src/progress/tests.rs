@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fabro_events::{CompletedStage, CompletedTool, CreatedRun, Entry, ParentStage};
+use fabro_events::{CompletedStage, CompletedTool, CreatedRun, Entry, ParentStage, Spent};
 use fabro_types::{BlobRef, Fidelity, Outcome, Usage};
 
 use super::*;
@@ -287,6 +287,7 @@ fn a_pause_at_the_cost_limit_says_how_much_was_spent() {
         unavailable: Vec::new(),
         failed_turns: BTreeMap::new(),
         used: BTreeMap::new(),
+        sub_workflows: Spent::default(),
     };
     state.tell(&event(run(1), "", paused), Mode::Live, Paint::new(false));
     assert_eq!(state.paused.as_deref(), Some("spent $0.52 of max_cost $0.50"));

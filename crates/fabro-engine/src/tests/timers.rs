@@ -1,0 +1,125 @@
+//! Delays that continue where an earlier driver left them, and cancellations that come before a stage starts.
+
+use std::time::Duration;
+
+use fabro_store::{Inbox, Message};
+
+use super::*;
+
+/// A world whose clock shows this time, and goes on with the time of the runtime.
+fn at(bench: &Bench, now_ms: i64) -> World {
+    let since = Mutex::new(None);
+    World {
+        clock: Arc::new(move || {
+            let mut since = since.lock().unwrap();
+            let since = since.get_or_insert_with(tokio::time::Instant::now);
+            now_ms + i64::try_from(since.elapsed().as_millis()).unwrap()
+        }),
+        ..bench.world()
+    }
+}
+
+/// Drives from this time for a while, then the driver is stopped; how long it took in seconds.
+fn drive_for(bench: &Bench, now_ms: i64, seconds: u64, first: Input) -> (RunEnd, u64) {
+    let world = at(bench, now_ms);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.unwrap().block_on(async {
+        let since = tokio::time::Instant::now();
+        let stop = world.stop.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            stop.cancel();
+        });
+        let end = drive(bench.machine(), first, world).await.unwrap();
+        (end, since.elapsed().as_secs())
+    })
+}
+
+#[test]
+fn a_retry_waits_no_longer_after_a_resume() {
+    let failure = Failure {
+        retry_after_ms: Some(50_000),
+        ..Failure::new(FailureClass::TransientInfra, "busy")
+    };
+    let failed = Reply::End(Box::new(Outcome::failed(failure)));
+    let bench = Bench::new(
+        "digraph { start -> a -> exit; a [retry_policy=standard] }",
+        &[("a", vec![failed, ok()])],
+    );
+    let (end, _) = drive_for(&bench, 1_000_000, 20, Input::Start);
+    assert_eq!(end, RunEnd::Stopped);
+    // Ten seconds later another driver continues: 20 of 50 seconds are left.
+    let (end, seconds) = drive_for(&bench, 1_030_000, 99, Input::Resume { max_cost: None });
+    assert!(matches!(end, RunEnd::Over(..)), "{end:?}");
+    assert_eq!(seconds, 20);
+}
+
+/// Waits like a wait node, and says what is left.
+struct Waiter(Mutex<Vec<u64>>);
+
+#[async_trait]
+impl Handler for Waiter {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        let left = Duration::from_secs(100).saturating_sub(stage.begun);
+        self.0.lock().unwrap().push(left.as_secs());
+        tokio::select! {
+            () = tokio::time::sleep(left) => Outcome::succeeded().into(),
+            () = stage.cancel.cancelled() => Failure::new(FailureClass::Canceled, "canceled").into(),
+        }
+    }
+}
+
+#[test]
+fn a_stage_knows_how_long_ago_it_began() {
+    let bench =
+        Bench::new("digraph { start -> a -> exit; a [shape=insulator, duration=100] }", &[]);
+    let waiter = Arc::new(Waiter(Mutex::default()));
+    for (now_ms, first) in [(0, Input::Start), (70_000, Input::Resume { max_cost: None })] {
+        let world = World { handler: Arc::clone(&waiter) as _, ..at(&bench, now_ms) };
+        let stop = world.stop.clone();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(50)).await;
+                stop.cancel();
+            });
+            drive(bench.machine(), first, world).await.unwrap()
+        });
+    }
+    assert_eq!(*waiter.0.lock().unwrap(), [100, 30]);
+    insta::assert_snapshot!(story(&bench.events()), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    resumed
+    002 a@1 succeeded  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+/// Cancels its own run, as `fabro cancel $FABRO_RUN_ID` in a script does.
+struct Canceler(Arc<MemoryStore>, Mutex<Vec<String>>);
+
+#[async_trait]
+impl Handler for Canceler {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        self.1.lock().unwrap().push(stage.at.node.to_string());
+        let message = Message::Cancel { reason: "enough".into() };
+        self.0.post(stage.run_id, &message).await.unwrap();
+        Outcome::succeeded().into()
+    }
+}
+
+#[test]
+fn no_stage_starts_after_a_cancel() {
+    let bench = Bench::new("digraph { start -> check -> publish -> exit }", &[]);
+    let handler = Arc::new(Canceler(Arc::clone(&bench.store), Mutex::default()));
+    bench.drive_in(World { handler: Arc::clone(&handler) as _, ..bench.world() }, Input::Start);
+    assert_eq!(*handler.1.lock().unwrap(), ["check"]);
+    insta::assert_snapshot!(story(&bench.events()), @r"
+    001 start@1 succeeded  -> check (unconditional)
+    002 check@1 succeeded  -> publish (unconditional)
+    run canceled: enough
+    ");
+}
