@@ -5,21 +5,19 @@ use fabro_server::Role;
 
 use crate::agent;
 use crate::commands::{
-    answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
-    explain, explain_attribute, fmt, fork, gates, graph, init, inspect, logs, mcp, model, prune,
-    ps, replay, report, resume, rm, run, sandbox, serve, steer, trace, validate, verify, wait,
+    answer, artifact, cancel, compact, compare, completion, context, cost, diff, doctor, du, dump,
+    events, explain, explain_attribute, fmt, fork, gates, graph, init, inspect, logs, mcp, model,
+    prune, ps, replay, report, resume, rm, run, sandbox, serve, settings, steer, trace, validate,
+    verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::{Global, block_on};
 
-/// Runs AI workflows written as graphs.
-///
-/// A workflow is a `.fabro` file: stages are nodes, transitions are edges. A run is
-/// recorded while it runs, so it can be killed at any moment and resumed.
+/// Runs AI workflows written as graphs; records them, and resumes them.
 #[derive(Debug, Parser)]
 #[command(name = "fabro", version, propagate_version = true)]
 #[command(
-    after_help = "Start with:\n  fabro init          a working project in this directory\n  fabro run hello     run its workflow\n\nExit codes: 0 succeeded, 1 the run failed, 2 usage or invalid workflow, 3 paused,\n4 the store cannot be read or written, 124 timeout of `wait`, 130 interrupted"
+    after_help = "Start with:\n  fabro init          a working project in this directory\n  fabro run hello     run its workflow\n\nExit codes: 0 succeeded, 1 the run failed, 2 usage or invalid workflow, 3 paused, 4 the store cannot be read or written, 124 timeout of `wait`, 130 interrupted"
 )]
 pub struct Cli {
     /// What to do.
@@ -60,6 +58,7 @@ pub enum Command {
     #[command(visible_aliases = ["attribute", "attributes"])]
     ExplainAttribute(explain_attribute::ExplainAttributeArgs),
     Compact(compact::CompactArgs),
+    Compare(compare::CompareArgs),
     Replay(replay::ReplayArgs),
     #[command(visible_alias = "costs")]
     Cost(cost::CostArgs),
@@ -71,7 +70,7 @@ pub enum Command {
     /// List, copy and open the artifacts of a run
     #[command(subcommand, visible_alias = "artifacts")]
     Artifact(artifact::ArtifactCommand),
-    /// Start a shell in the sandbox of a run, and copy files out of it and into it
+    /// Open a shell in the sandbox of a run, copy files
     #[command(subcommand)]
     Sandbox(sandbox::SandboxCommand),
     Wait(wait::WaitArgs),
@@ -80,16 +79,8 @@ pub enum Command {
     Gates(gates::GatesArgs),
     Steer(steer::SteerArgs),
     Cancel(cancel::CancelArgs),
-    /// Copy a run up to the end of a stage
-    #[command(
-        after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n\nThe copy is a new run. `fabro resume` continues it after that stage, and selects the edge there again."
-    )]
     Fork(fork::ForkArgs),
-    /// Take a run back to the end of a stage
-    #[command(
-        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\n`fabro resume` continues the run after that stage. What happened later stays in the log but no longer\ncounts. In a run with --worktree the files are those of that stage then; the files of other runs\nare not changed."
-    )]
-    Rewind(fork::ForkArgs),
+    Rewind(fork::RewindArgs),
     #[command(visible_aliases = ["remove", "delete"])]
     Rm(rm::RmArgs),
     Prune(prune::PruneArgs),
@@ -99,10 +90,12 @@ pub enum Command {
     /// List and test models
     #[command(subcommand)]
     Model(model::ModelCommand),
-    /// List MCP servers, log in to them, and serve runs to MCP clients
+    /// List MCP servers, log in, serve runs to clients
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
     Serve(serve::ServeArgs),
+    #[command(visible_alias = "config")]
+    Settings(settings::SettingsArgs),
     #[command(visible_alias = "new")]
     Init(init::InitArgs),
     #[command(visible_alias = "completions")]
@@ -149,6 +142,7 @@ impl Command {
             Self::Logs(args) => block_on(logs::logs(&args, global)),
             Self::Context(args) => block_on(context::context(&args, global)),
             Self::Compact(args) => block_on(compact::compact(args, global)),
+            Self::Compare(args) => block_on(compare::compare(&args, global)),
             Self::Replay(args) => block_on(replay::replay(args, global)),
             Self::ExplainAttribute(args) => explain_attribute::explain_attribute(&args, global),
             Self::Explain(args) => block_on(explain::explain(&args, global)),
@@ -174,6 +168,7 @@ impl Command {
             Self::Verify(args) => block_on(verify::verify(&args, global)),
             Self::Backup(args) => block_on(verify::backup(&args, global)),
             Self::Serve(args) => serve::serve(&args, global),
+            Self::Settings(args) => settings::settings(&args, global),
             Self::Init(args) => init::init(&args, global),
             Self::Completion(args) => completion::completion(&args),
             Self::Doctor(args) => block_on(doctor::doctor(&args, global)),
@@ -189,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_definitions_fit_together() {
-        Cli::command().debug_assert();
+        crate::help::command().debug_assert();
     }
 
     /// Written where `FABRO_MAN_PAGES` says, for `cargo xtask dist`.

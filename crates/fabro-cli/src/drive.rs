@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fabro_engine::{checkpoint, last_state_event, read_all, stage_dir};
 use fabro_events::{Candidate, Event, EventBody, OverriddenCheck, PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
-use fabro_inspect::{Cause, changes};
+use fabro_inspect::{Cause, CostSum, Kinds, changes, discarded_at};
 use fabro_run::{
     DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven, open_gates_of_family,
 };
@@ -19,10 +19,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::metadata;
+use crate::commands::output_tail::last_lines;
 use crate::commands::run_lines::questions;
 use crate::commands::trace;
 use crate::exit::Exit;
-use crate::global::{Global, logins_dir};
+use crate::global::{Global, logins_dir, wrapped};
 use crate::output;
 use crate::report::driving;
 
@@ -43,9 +44,12 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let id = run.id();
     let mode = mode(shown, global);
     let progress = Progress::new(mode, global.paint_stderr(), fabro_run::now_ms);
-    progress.announce(format!("run {id} · follow: {}", global.command(&format!("logs {id} -f"))));
-    if let Some(models) = run.models()? {
-        progress.announce(format!("models: {}", clean(&models)));
+    let follow = global.command(&format!("logs {id} -f"));
+    progress.announce(wrapped(&format!("run {id} · {follow}")));
+    let models = run.models()?;
+    let asks_models = models.is_some();
+    if let Some(models) = models {
+        progress.announce(wrapped(&format!("models: {}", clean(&models))));
     }
     if mode == Mode::Live {
         let runs_dir = global.store_to_read()?.runs_dir().clone();
@@ -80,6 +84,10 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         result = run.drive(services) => result,
         () = interrupted(&interrupt, id, &progress, global) => Ok(DriveResult::Interrupted),
     };
+    if asks_models && result.is_ok() {
+        let (tokens, cost_usd) = spent(id, global).await?;
+        progress.set_spent(tokens, cost_usd);
+    }
     // Nothing was shown yet when a service cannot be built.
     if !matches!(result, Err(RunError::Setup(_))) {
         progress.finish();
@@ -97,6 +105,11 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
             output::stderr(&still_waiting(&result, &waited, global));
         }
         output::stderr(&message(&result, id, global));
+        if !std::io::stderr().is_terminal()
+            && let Some(cause) = first_cause(&result)
+        {
+            output::stderr(&last_lines(id, cause, global).await?);
+        }
     }
     // It reaches nothing outside, and a collector may be named by the settings of a project.
     if !is_dry_run {
@@ -116,6 +129,30 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         DriveResult::Paused { .. } => Exit::PAUSED,
         DriveResult::Interrupted => Exit::INTERRUPTED,
     })
+}
+
+/// The stage that a run which did not succeed failed with.
+fn first_cause(result: &DriveResult) -> Option<&StageFailure> {
+    match result {
+        DriveResult::Failed { cause, .. } => cause.as_deref(),
+        DriveResult::PartiallySucceeded(unhandled) => unhandled.first(),
+        _ => None,
+    }
+}
+
+/// The tokens and US dollars that a run has used, its sub-workflows, failed attempts and canceled branches included.
+async fn spent(run: RunId, global: &Global) -> anyhow::Result<(u64, f64)> {
+    let store = global.store_to_read()?;
+    let mut logs = Vec::new();
+    for member in store.family(run).await? {
+        logs.push(read_all(&store, member).await?);
+    }
+    let mut sum = CostSum::default();
+    sum.add(run, &logs, &|_: &str| false);
+    let total = sum.finish().total;
+    let Kinds { input, cached, cache_write, output, reasoning } = &total.kinds;
+    let tokens = [input, cached, cache_write, output, reasoning].map(|kind| kind.tokens);
+    Ok((tokens.iter().sum(), total.cost_usd.unwrap_or_default()))
 }
 
 /// The names of the gates that wait since before this process drives the run.
@@ -212,6 +249,14 @@ async fn branch_text(run: RunId, global: &Global) -> anyhow::Result<String> {
     };
     let branch = &worktree.branch;
     let diff = global.command(&format!("diff {run}"));
+    if let Some((gate, label)) = discarded_at(&events) {
+        let prune = global.command("prune --force");
+        return Ok(format!(
+            "Its changes were discarded at {} (\"{}\"). They stay on the branch {branch} until `{prune}` removes it.\nSee them: {diff}\n",
+            clean(&gate),
+            one_line(&label, CONDITION),
+        ));
+    }
     Ok(format!(
         "Its changes are on the branch {branch}. See them: {diff}\nTake them over: git merge {branch}\n"
     ))

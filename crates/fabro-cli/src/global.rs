@@ -26,7 +26,7 @@ pub struct Global {
         long,
         global = true,
         value_name = "DIR",
-        help = "Directory of the run store [env: FABRO_STORE] [default: .fabro/state of the project]"
+        help = "The run store [env: FABRO_STORE] [default: .fabro/state]"
     )]
     pub store: Option<PathBuf>,
 
@@ -89,6 +89,14 @@ pub fn stdout_width() -> usize {
     match rustix::termios::tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => usize::MAX,
+    }
+}
+
+/// A line for stderr, in lines that fit into the terminal.
+pub fn wrapped(line: &str) -> String {
+    match rustix::termios::tcgetwinsize(io::stderr()) {
+        Ok(size) if size.ws_col > 0 => fabro_terminal::wrap(line, size.ws_col.into(), 2),
+        _ => line.to_owned(),
     }
 }
 
@@ -194,7 +202,10 @@ impl Global {
     pub fn warn(&self, warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
         let word = self.paint_stderr().warning("warning:");
         for warning in warnings {
-            stderr(&format!("{word} {}\n", clean(&bounded(&warning.to_string()))));
+            let warning = warning.to_string();
+            for line in format!("{word} {}", clean(&bounded(&warning))).lines() {
+                stderr(&format!("{}\n", wrapped(line)));
+            }
         }
     }
 

@@ -14,7 +14,7 @@ struct Hint {
     does: &'static str,
 }
 
-const HINTS: [Hint; 21] = [
+const HINTS: [Hint; 22] = [
     hint(
         &["stop", "kill", "abort", "end"],
         "cancel {RUN}",
@@ -92,7 +92,12 @@ const HINTS: [Hint; 21] = [
     ),
     hint(&["models", "providers"], "model list", "lists the models and who serves them"),
     hint(
-        &["config", "login", "auth", "version"],
+        &["secrets", "secret", "keys", "env", "vault"],
+        "settings",
+        "shows which settings hold; secrets are environment variables of the shell that starts a run",
+    ),
+    hint(
+        &["login", "auth", "version"],
         "doctor",
         "checks the setup; keys are environment variables, `fabro --version` shows the version",
     ),

@@ -28,6 +28,7 @@ mod drive;
 mod error;
 mod exit;
 mod global;
+mod help;
 mod hints;
 mod output;
 mod private;
@@ -40,19 +41,22 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser};
+use clap::FromArgMatches as _;
 use fabro_terminal::clean;
 
 fn main() -> ExitCode {
     private::close();
     signals::unblock();
     fabro_sandbox::raise_descriptor_limit();
-    match complete::answer_shell(cli::Cli::command) {
+    match complete::answer_shell(help::command) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return refused(&error),
     }
-    let cli = match cli::Cli::try_parse_from(arguments()) {
+    let mut command = help::command();
+    let parsed = command.try_get_matches_from_mut(arguments());
+    let parsed = parsed.and_then(|matches| cli::Cli::from_arg_matches(&matches));
+    let cli = match parsed.map_err(|error| error.format(&mut command)) {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
@@ -82,7 +86,7 @@ fn refused(error: &clap::Error) -> ExitCode {
     let global = global::Global::default();
     let paint = if error.use_stderr() { global.paint_stderr() } else { global.paint_stdout() };
     let text = error.render();
-    // The colors of clap stand around what was typed, which may hold escape sequences of its own.
+    // The styles of clap are trusted, but what was typed may hold escape sequences of its own.
     let is_plain = args.iter().all(|arg| matches!(clean(arg), Cow::Borrowed(_)));
     let text = if paint.is_on() && is_plain {
         text.ansi().to_string()
@@ -90,8 +94,8 @@ fn refused(error: &clap::Error) -> ExitCode {
         clean(&text.to_string()).into_owned()
     };
     if error.use_stderr() {
-        output::stderr(&text);
-    } else if let Err(error) = output::text(&text) {
+        fabro_terminal::stderr(&text);
+    } else if let Err(error) = output::trusted(&text) {
         return report::report(error, &global).into();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))

@@ -33,8 +33,12 @@ fn safe(text: &str) -> Cow<'_, str> {
 /// what does not control it.
 pub fn stdout(text: &str) -> anyhow::Result<()> {
     let is_seen = io::stdout().is_terminal();
-    let shown = if is_seen { safe(text) } else { Cow::Borrowed(text) };
-    fabro_terminal::stdout(&shown).map_err(|error| match error.kind() {
+    trusted(&if is_seen { safe(text) } else { Cow::Borrowed(text) })
+}
+
+/// Writes to stdout as it is, also to a terminal: what has no part that this program did not make.
+pub fn trusted(text: &str) -> anyhow::Result<()> {
+    fabro_terminal::stdout(text).map_err(|error| match error.kind() {
         // The reader has closed the pipe, which is not an error.
         io::ErrorKind::BrokenPipe => error.into(),
         _ => unwritten(&error),

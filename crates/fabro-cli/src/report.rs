@@ -1,8 +1,10 @@
 //! How errors are reported: the message, what to do next, and the exit code. Only here the errors of
 //! libraries are given the commands and options that help.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 
 use fabro_blob::{BlobError, ReadError};
 use fabro_config::ConfigError;
@@ -16,7 +18,7 @@ use fabro_types::{Diagnostic, RunId, Severity, bounded};
 
 use crate::error::{CliError, failed, store, usage};
 use crate::exit::Exit;
-use crate::global::{self, Global};
+use crate::global::{self, Global, wrapped};
 use crate::output;
 use crate::workflow_files::shown;
 
@@ -48,7 +50,7 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
         RunError::Choice(_) => usage(message, "answer with one of these"),
         RunError::NoModel { .. } => usage(
             message,
-            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or write a [providers.NAME] into .fabro/config.toml; or use canned responses with --model-script FILE, or try --dry-run",
+            "set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or OPENAI_BASE_URL, or write a [providers.NAME] into .fabro/config.toml; or use canned responses with --model-script FILE, or try --dry-run",
         ),
         RunError::OlderLog { run, .. } => {
             let accept = global.command(&format!("verify {run} --accept-loss"));
@@ -77,6 +79,11 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
         }
         RunError::SeveralStages { stage, stages } => {
             ReportError::SeveralStages { stage, stages }.into()
+        }
+        RunError::InputInContext { key } => {
+            let name = key.strip_prefix("inputs.").unwrap_or("KEY");
+            let fork = global.command(&format!("fork RUN STAGE -I {name}=VALUE"));
+            usage(message, format!("make a copy of the run with another input: `{fork}`"))
         }
         RunError::NoOpenGate { run } => {
             let inspect = global.command(&format!("inspect {run}"));
@@ -166,9 +173,11 @@ pub fn report(error: anyhow::Error, global: &Global) -> Exit {
         }
     }
     if let Some(next) = next(&error) {
-        let _ = writeln!(text, "  {} {}", paint.hint("help:"), clean(&bounded(next)));
+        let _ = writeln!(text, "  {} {}", paint.hint("help:"), clean(&bounded(&next)));
     }
-    output::stderr(&text);
+    for line in text.lines() {
+        output::stderr(&format!("{}\n", wrapped(line)));
+    }
     exit_of(&error)
 }
 
@@ -187,8 +196,23 @@ pub fn without_warnings(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// What to do about a store of another user.
+fn foreign_store(error: &StoreError) -> Option<String> {
+    let path = match error {
+        StoreError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => path,
+        StoreError::ReadOnly { path } => path,
+        _ => return None,
+    };
+    let owner = path.ancestors().find_map(|place| place.metadata().ok())?.uid();
+    (owner != rustix::process::geteuid().as_raw()).then(|| {
+        format!(
+            "the store belongs to another user (uid {owner}): run fabro as that user, or keep your runs in another store with `--store DIR` or FABRO_STORE"
+        )
+    })
+}
+
 /// What to do next, where the message does not say it.
-pub fn next(error: &anyhow::Error) -> Option<&str> {
+pub fn next(error: &anyhow::Error) -> Option<Cow<'_, str>> {
     let own = error.chain().find_map(|cause| Some(cause.downcast_ref::<CliError>()?.next.as_str()));
     let named = match error.downcast_ref::<ConfigError>() {
         Some(ConfigError::NoFile(..) | ConfigError::NoWorkflow { .. }) => {
@@ -198,6 +222,9 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
         _ => None,
     };
     let store = error.chain().find_map(|cause| cause.downcast_ref::<StoreError>());
+    if let Some(fix) = store.and_then(foreign_store) {
+        return Some(fix.into());
+    }
     let named = named.or(store.and_then(|error| match error {
         StoreError::NoStore { .. } => {
             Some("start one with `fabro run`, or name another store with `--store`")
@@ -214,7 +241,7 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
         _ => None,
     }));
     let settings = error.chain().find_map(|cause| cause.downcast_ref::<SetupError>());
-    own.or(named).or(settings.map(|error| error.fix.as_str()))
+    own.or(named).or(settings.map(|error| error.fix.as_str())).map(Cow::Borrowed)
 }
 
 /// How many gates an error lists.

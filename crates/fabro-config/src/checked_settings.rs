@@ -10,6 +10,11 @@ impl CheckedSettings {
         Self(settings)
     }
 
+    /// The value of a setting by its dotted name; `None` when the file does not set it.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        name.split('.').try_fold(&self.0, |table, part| table.get(part))
+    }
+
     /// The value at a JSON pointer such as `/run/goal`; the default when the file does not set it.
     #[expect(clippy::expect_used, reason = "a value of another type is an error of the reader")]
     pub(crate) fn take<T: Default + DeserializeOwned>(&mut self, pointer: &str) -> T {

@@ -24,6 +24,8 @@ pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 pub struct SettingsReview {
     /// The settings that are read, by their names in the file.
     pub understood: Vec<(String, Span)>,
+    /// The same settings by the names that the reference has for them.
+    pub settings: Vec<(String, Span)>,
     /// The settings of upstream that change nothing, and why nothing is lost.
     pub without_effect: Vec<(String, Span, &'static str)>,
     /// Errors and warnings, in the order of the file.
@@ -36,6 +38,7 @@ pub(crate) struct Reader {
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) errors: usize,
     understood: Vec<(String, Span)>,
+    settings: Vec<(String, Span)>,
     pub(crate) without_effect: Vec<(String, Span, &'static str)>,
     /// Values of settings that stand at another name, by the name of ours.
     moved: Vec<(&'static str, Value)>,
@@ -102,6 +105,7 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
     findings.sort_by_key(|diagnostic| diagnostic.span.start);
     let review = SettingsReview {
         understood: reader.understood,
+        settings: reader.settings,
         without_effect: reader.without_effect,
         findings,
     };
@@ -180,6 +184,7 @@ impl Reader {
             diagnostics: Vec::new(),
             errors: 0,
             understood: Vec::new(),
+            settings: Vec::new(),
             without_effect: Vec::new(),
             moved: Vec::new(),
             tools: BTreeSet::new(),
@@ -243,7 +248,10 @@ impl Reader {
                 return None;
             }
         };
-        self.understood.push((full.to_owned(), span(key.span())));
+        let at = span(key.span());
+        let own_name = if pattern.contains("NAME") { full } else { pattern };
+        self.settings.push((own_name.to_owned(), at));
+        self.understood.push((full.to_owned(), at));
         value
     }
 

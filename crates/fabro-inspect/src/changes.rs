@@ -79,6 +79,18 @@ pub(crate) fn whole_of(stages: &[StageChange]) -> Option<(&str, &str)> {
     (first.from != last.to).then(|| (&*first.from, &*last.to))
 }
 
+/// The gate at which a person has discarded what a run changed, and the label of the answer: the last answer of the
+/// run begins with a word for that.
+pub fn discarded_at(events: &[Event]) -> Option<(String, String)> {
+    const WORDS: [&str; 6] = ["abandon", "delete", "discard", "drop", "reject", "throw"];
+    let (key, label) = effective(events).into_iter().rev().find_map(|event| {
+        let EventBody::GateAnswered { label, .. } = &event.entry.body else { return None };
+        Some((StageKey::of(event)?, label))
+    })?;
+    let first = label.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    WORDS.contains(&&*first.to_lowercase()).then(|| (key.full_name(), label.clone()))
+}
+
 /// What a run changed, as far as it is on its present course; `None` when it has no worktree, and no stage has
 /// recorded a change.
 pub fn changes(events: &[Event]) -> Option<Changes<'_>> {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +13,11 @@ use crate::{NoEdge, ReportError, StageRow};
 /// Why a run took an edge after a stage, or none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Explain {
+    /// The stage, as `[BRANCH/]NODE@VISIT`.
+    pub stage: String,
+    /// Where the name that was asked for has no branch: the last visits of the same node in other branches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
     /// The next node; `None` when no edge could be taken.
     pub chosen: Option<Arc<str>>,
     /// The rule that decided; `None` when nothing was chosen.
@@ -151,14 +157,32 @@ impl From<&Candidate> for Considered {
 pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     let events = checkpoint::effective(events);
     let key = find_left(&events, stage)?;
-    let running = match explain_of(&events, &key) {
-        Err(ReportError::NoEdge { why: NoEdge::Running, .. }) if is_any_visit(stage) => key,
-        explained => return explained,
+    let others = others(&events, stage, &key);
+    let explained = match explain_of(&events, &key) {
+        Err(ReportError::NoEdge { why: NoEdge::Running, .. }) if is_any_visit(stage) => {
+            // A loop has come back to the node: the visit before is the last that was left.
+            let mut before = key.clone();
+            before.visit = key.visit.saturating_sub(1);
+            explain_of(&events, &before).or_else(|_| explain_of(&events, &key))
+        }
+        explained => explained,
     };
-    // A loop has come back to the node: the visit before is the last that was left.
-    let mut before = running.clone();
-    before.visit = running.visit.saturating_sub(1);
-    explain_of(&events, &before).or_else(|_| explain_of(&events, &running))
+    Ok(Explain { others, ..explained? })
+}
+
+/// The last visits of a node in the branches that a name means besides the one of this stage.
+fn others(events: &[&Event], name: &str, key: &StageKey) -> Vec<String> {
+    let name = checkpoint::StageName::parse(name.trim());
+    let mut last: BTreeMap<Option<Arc<str>>, StageKey> = BTreeMap::new();
+    for event in events.iter().filter(|event| name.is_of(&event.entry)) {
+        let started = matches!(event.entry.body, EventBody::StageStarted { .. });
+        if let Some(stage) =
+            StageKey::of(event).filter(|stage| started && stage.branch != key.branch)
+        {
+            last.insert(stage.branch.clone(), stage);
+        }
+    }
+    last.values().map(StageKey::full_name).collect()
 }
 
 /// The full name of the last stage that has an explanation: an edge was taken after it, or none was found.
@@ -206,6 +230,7 @@ pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, R
     // After an answer the other options are out of question.
     let tie_break = taken.filter(|_| answer.is_none()).and_then(|taken| tie_break(choice, taken));
     Ok(Explain {
+        stage: key.full_name(),
         tie_break,
         answer,
         chosen: Some(Arc::clone(&choice.to)),
@@ -302,5 +327,6 @@ fn stuck(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
         return no_edge(NoEdge::End);
     }
     let candidates = candidates.iter().map(Considered::from).collect();
-    Ok(Explain { failure: failure.cloned(), candidates, ..Explain::default() })
+    let stage = key.full_name();
+    Ok(Explain { stage, failure: failure.cloned(), candidates, ..Explain::default() })
 }

@@ -40,6 +40,7 @@ mod at;
 mod blobs;
 mod cause;
 mod changes;
+mod comparison;
 mod context;
 mod conversation;
 mod cost;
@@ -61,7 +62,10 @@ pub use activity::Activity;
 pub use artifacts::{ArtifactFold, ArtifactRow, KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
-pub use changes::{Changes, StageChange, changes, patch_source};
+pub use changes::{Changes, StageChange, changes, discarded_at, patch_source};
+pub use comparison::{
+    ComparedRun, ComparedStage, RunComparison, RunDifference, StagePair, comparison,
+};
 pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use cost::{CostFold, CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};

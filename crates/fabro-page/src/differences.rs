@@ -17,11 +17,11 @@ const MAX_DIFFERENCES: usize = 500;
 
 /// Another run, and where it differs.
 pub struct Comparison<'a> {
-    /// The run that is compared.
+    /// The run that is compared, the newer one.
     pub run: &'a Inspect,
-    /// The other run.
+    /// The older run, which it is compared with.
     pub other: &'a Inspect,
-    /// The differences: `recorded` is of the run, `replayed` of the other one.
+    /// The differences: `recorded` is of the older run, `replayed` of the newer one.
     pub report: &'a Report,
 }
 
@@ -34,16 +34,16 @@ struct Row {
     stage: String,
     link: Option<String>,
     aspect: String,
-    own: String,
-    others: String,
+    old: String,
+    new: String,
     diff: Vec<Line>,
 }
 
 #[derive(Template)]
 #[template(path = "differences.html")]
 struct Differences {
-    own: String,
-    other: String,
+    old: String,
+    new: String,
     facts: Vec<(&'static str, String, String)>,
     rows: Vec<Row>,
     left_out: usize,
@@ -62,17 +62,13 @@ pub(crate) fn differences(it: &Comparison<'_>, rows: &[StageRow], links: &Links)
         ]
     };
     let names = ["workflow", "status", "took", "stages", "cost"];
-    let pairs = facts(it.run).into_iter().zip(facts(it.other));
+    let pairs = facts(it.other).into_iter().zip(facts(it.run));
     let all = &it.report.differences;
     let row = |difference: &Difference| row(difference, rows, links);
     render(&Differences {
-        own: it.run.id.to_string(),
-        other: it.other.id.to_string(),
-        facts: names
-            .into_iter()
-            .zip(pairs)
-            .map(|(name, (one, other))| (name, one, other))
-            .collect(),
+        old: it.other.id.to_string(),
+        new: it.run.id.to_string(),
+        facts: names.into_iter().zip(pairs).map(|(name, (old, new))| (name, old, new)).collect(),
         rows: all.iter().take(MAX_DIFFERENCES).map(row).collect(),
         left_out: all.len().saturating_sub(MAX_DIFFERENCES),
         compared: it.report.compared,
@@ -101,8 +97,8 @@ fn row(difference: &Difference, rows: &[StageRow], links: &Links) -> Row {
         link: is_here.then(|| links.stage(&name)),
         stage: if name.is_empty() { "the run".to_owned() } else { name },
         aspect: difference.aspect.as_str().replace('_', " "),
-        own: text(&difference.recorded),
-        others: text(&difference.replayed),
+        old: text(&difference.recorded),
+        new: text(&difference.replayed),
         diff: difference.diff.iter().flat_map(|diff| diff.lines().map(line)).collect(),
     }
 }

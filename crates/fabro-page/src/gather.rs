@@ -89,7 +89,7 @@ pub async fn make_report(
         Some(other) => {
             let own = members.get(&run).map(|it| it.events.as_slice()).unwrap_or_default();
             let events = read_all(store, other).await.map_err(ReportError::from)?;
-            let differences = compare_runs(own, &events, store)?;
+            let differences = compare_runs(&events, own, store)?;
             Some((inspect_run(store, other).await?, differences))
         }
     };

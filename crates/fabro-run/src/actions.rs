@@ -12,13 +12,14 @@ use fabro_sandbox::git::share_file_trees;
 use fabro_sandbox::record_processes;
 use fabro_store::{Leases as _, SqliteStore, StoreError};
 use fabro_types::RunId;
-use serde_json::{Map, Value};
 
-use crate::control::{Cancellation, ForkPoint, cancel, check_at, fork};
+use crate::bundle::Bundle;
+use crate::control::{Cancellation, ForkChanges, ForkPoint, cancel, check_at, fork};
 use crate::resume_options::{RefreshedModels, ResumeOptions};
 use crate::run::Run;
 use crate::run_id::RUN_ID_VARIABLE;
 use crate::spec::RunSpec;
+use crate::unread_inputs::unread_inputs;
 use crate::{RunError, SetupError};
 
 /// A run that a background driver continues.
@@ -178,7 +179,7 @@ pub async fn cancel_here(
 }
 
 /// Copies a run as [`fork`] does, with its artifacts: the copy keeps them when the original is removed.
-/// Returns a warning for each artifact that cannot be kept.
+/// Returns a warning for each artifact that cannot be kept, and for each input that the workflow does not read.
 ///
 /// # Errors
 ///
@@ -187,13 +188,19 @@ pub async fn fork_here(
     store: &SqliteStore,
     from: RunId,
     stage: Option<&str>,
-    set: &Map<String, Value>,
+    changes: &ForkChanges,
     at: Option<u64>,
 ) -> Result<(ForkPoint, Vec<String>), RunError> {
-    let point = fork(store, from, stage, set, at).await?;
+    let point = fork(store, from, stage, changes, at).await?;
     let dir = |run: RunId| store.runs_dir().join(run.to_string());
     let mut warnings = Vec::new();
     for event in checkpoint::effective(&read_all(store, point.id).await?) {
+        if let EventBody::RunCreated(created) = &event.entry.body {
+            let bundle = Bundle::load(store, &created.bundle)?;
+            let texts = bundle.files.values().chain([&bundle.source]).map(String::as_str);
+            let unread = unread_inputs(&changes.inputs, texts).into_iter();
+            warnings.extend(unread.map(|it| format!("{}: {}", it.message(), it.fix)));
+        }
         let EventBody::ArtifactCaptured(artifact) = &event.entry.body else { continue };
         let shared = share(&dir(from), &dir(point.id), &artifact.file, &artifact.sha256);
         warnings.extend(shared.err().map(|error| error.to_string()));

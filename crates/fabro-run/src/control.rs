@@ -340,26 +340,40 @@ pub struct ForkPoint {
     pub stage: String,
 }
 
-/// Copies a run up to the end of a stage, or of the last one, with these values set in the context.
+/// What is different in a fork of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ForkChanges {
+    /// Values of the context after the stage.
+    pub set: Map<String, Value>,
+    /// Inputs, over those of the run. Stages up to there have read the old ones.
+    pub inputs: Map<String, Value>,
+}
+
+/// Copies a run up to the end of a stage, or of the last one, with these changes.
 ///
 /// # Errors
 ///
-/// There is no such stage, the run is a sub-workflow, or a value holds a secret; as for [`answer`] when the
-/// log that is copied does not end at `at`.
+/// There is no such stage, the run is a sub-workflow, a value holds a secret, or one to set is an input; as for
+/// [`answer`] when the log that is copied does not end at `at`.
 pub async fn fork(
     store: &dyn RunStore,
     from: RunId,
     stage: Option<&str>,
-    set: &Map<String, Value>,
+    changes: &ForkChanges,
     at: Option<u64>,
 ) -> Result<ForkPoint, RunError> {
     let events = read_all(store, from).await?;
     check_last(from, &events, at)?;
     let effective = checkpoint::effective(&events);
     let at = find_checkpoint(store, &effective, from, stage).await?;
-    let (set, blobs) = context_patch(store, from, set).await?;
+    let (set, blobs) = context_patch(store, from, &changes.set).await?;
     let id = new_run_id();
     let mut copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
+    if !changes.inputs.is_empty() {
+        let redactor = run_redactor(store, from).await?;
+        refuse_secrets(&redactor, "the inputs", &changes.inputs)?;
+        change_inputs(store, &mut copied, &changes.inputs)?;
+    }
     let branch = fork_worktree(&mut copied, id).await?;
     let batch = Batch { blobs: &blobs, ..Batch::of(&copied) };
     let append = async |lease| Ok(store.append_leased(lease, id, 0, &batch).await?);
@@ -441,12 +455,36 @@ async fn find_checkpoint(
         .ok_or_else(|| RunError::NoCheckpoint { run, stage: stage.map(str::to_owned) })
 }
 
+/// Gives the copy of a log other inputs, and the goal that the workflow makes of them.
+fn change_inputs(
+    store: &dyn RunStore,
+    copied: &mut [Event],
+    inputs: &Map<String, Value>,
+) -> Result<(), RunError> {
+    let Some(EventBody::RunCreated(created)) = copied.first_mut().map(|it| &mut it.entry.body)
+    else {
+        return Ok(());
+    };
+    let created = Arc::make_mut(created);
+    let bundle = Bundle::load(store, &created.bundle)?;
+    // A goal that was given to the run stays.
+    let is_own = bundle.goal(&created.inputs)?.is_some_and(|goal| goal == created.goal);
+    created.inputs.extend(inputs.clone());
+    if is_own && let Some(goal) = bundle.goal(&created.inputs)? {
+        created.goal = goal;
+    }
+    Ok(())
+}
+
 /// The values as a patch, with the blobs of large ones.
 async fn context_patch(
     store: &dyn RunStore,
     run: RunId,
     set: &Map<String, Value>,
 ) -> Result<(ContextPatch, Vec<NewBlob>), RunError> {
+    if let Some(key) = set.keys().find(|key| *key == "inputs" || key.starts_with("inputs.")) {
+        return Err(RunError::InputInContext { key: key.clone() });
+    }
     if !set.is_empty() {
         refuse_secrets(&run_redactor(store, run).await?, "the values to set", set)?;
     }

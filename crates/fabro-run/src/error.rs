@@ -130,6 +130,12 @@ pub enum RunError {
         /// The stage; `None` for the last one.
         stage: Option<String>,
     },
+    /// A value to set in the context has the name of an input, which the context does not have.
+    #[error("`{key}` is an input of the run, not a value of its context")]
+    InputInContext {
+        /// The name that was given.
+        key: String,
+    },
     /// Several branches made this visit of the node.
     #[error("`{stage}` means {} stages: name one of {}", stages.len(), stages.join(", "))]
     SeveralStages {

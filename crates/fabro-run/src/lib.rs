@@ -129,7 +129,8 @@ pub use actions::{
 pub use bundle::{Bundle, BundleError, RunSettings};
 pub use children::BundledChildren;
 pub use control::{
-    Cancellation, ForkPoint, answer, cancel, fork, is_driven, record_compaction, rewind, steer,
+    Cancellation, ForkChanges, ForkPoint, answer, cancel, fork, is_driven, record_compaction,
+    rewind, steer,
 };
 pub use error::{RunError, SetupError, UNAVAILABLE};
 pub use family::{Member, Within, holding_stages, run_redactor, running_members};
@@ -142,7 +143,7 @@ pub use model_names::{UnknownModels, check_model_names};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers, usual_model};
 pub use models::{catalog, client, providers};
 pub use older_log::refuse_older_log;
-pub use remove::remove_run;
+pub use remove::{remove_branch, remove_run};
 pub use resume_options::{RefreshedModels, ResumeOptions};
 pub use retry::retry;
 pub use run::{DriveResult, Run};

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use fabro_engine::git_branches;
 use fabro_events::EventBody;
-use fabro_sandbox::git::{GitError, LinkedWorktrees};
+use fabro_sandbox::git::{GitError, LinkedWorktrees, Repository};
 use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 
 use crate::error::RunError;
+use crate::lease::with_lease;
 use crate::sandbox::remove_run_sandbox;
-use crate::worktree::WORKTREE;
+use crate::worktree::{WORKTREE, no_worktree};
 
 /// Removes a run with all its data, its sub-workflows, and its sandbox. The repository of its git worktrees forgets
 /// them, and the branches of those of its branches; that of the run stays. The result has a sentence about each thing
@@ -55,4 +56,53 @@ async fn worktrees(store: &SqliteStore, run: RunId) -> Option<Result<LinkedWorkt
     let dir = store.runs_dir().join(run.to_string());
     let repository = Path::new(&record.repository);
     Some(LinkedWorktrees::below(&dir, &dir.join(WORKTREE), repository).await)
+}
+
+/// Removes the git worktrees and the branches of a run that has ended, when its branch is merged or when what it
+/// changed `is_discarded`; the run stays. `None` when nothing is to be removed; with `is_dry` nothing is, either. The
+/// result is the branch of the run.
+///
+/// # Errors
+///
+/// The run is being driven, or is not known; git failed, or a worktree cannot be removed.
+pub async fn remove_branch(
+    store: &SqliteStore,
+    run: RunId,
+    is_discarded: bool,
+    is_dry: bool,
+) -> Result<Option<String>, RunError> {
+    let Some(branch) = run_branch(store, run).await? else { return Ok(None) };
+    let Some(worktrees) = worktrees(store, run).await else { return Ok(None) };
+    let failed = |error: GitError| RunError::from(no_worktree(&error));
+    let worktrees = worktrees.map_err(failed)?;
+    let dir = store.runs_dir().join(run.to_string());
+    let is_unneeded = match worktrees.is_merged(&branch).await.map_err(failed)? {
+        None => return Ok(None),
+        Some(is_merged) => is_merged || is_discarded,
+    };
+    // What somebody changed there after the run is nowhere else.
+    let found = Repository::find(&dir.join(WORKTREE)).await.ok().flatten();
+    if !is_unneeded || found.is_some_and(|found| !found.dirty.is_empty()) {
+        return Ok(None);
+    }
+    if !is_dry {
+        let remove = async |_| {
+            worktrees.remove_directories(&dir).map_err(failed)?;
+            worktrees.clone().forget(&format!("{}/", git_branches(run))).await.map_err(failed)?;
+            worktrees.forget(&branch).await.map_err(failed)
+        };
+        with_lease(store, run, remove).await?;
+    }
+    Ok(Some(branch))
+}
+
+/// The git branch of a run with a worktree.
+async fn run_branch(store: &SqliteStore, run: RunId) -> Result<Option<String>, RunError> {
+    let first = store.read(run, 0, 1).await?.pop();
+    Ok(match first.map(|event| event.entry.body) {
+        Some(EventBody::RunCreated(created)) => {
+            created.worktree.as_ref().map(|worktree| worktree.branch.clone())
+        }
+        _ => None,
+    })
 }

@@ -14,7 +14,9 @@ use fabro_engine::{
 use fabro_events::RunWorktree;
 use fabro_graph::NodeKind;
 use fabro_sandbox::git::{GitError, Merged, StageCommit, WorkTree, Worktree};
-use fabro_types::{BlobRef, BranchResult, Failure, FailureClass, Outcome, RunId, Status};
+use fabro_types::{
+    BlobRef, BranchPath, BranchResult, Failure, FailureClass, Outcome, RunId, Status,
+};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
@@ -137,7 +139,7 @@ impl Handler for CommitsStages {
             }
         };
         let mut commit = StageCommit {
-            subject: format!("fabro({}): {}", stage.run_id, at.node),
+            subject: format!("fabro({}): {}", stage.run_id, subject(&stage)),
             trailers: format!(
                 "Fabro-Run: {}\nFabro-Stage: {name}\nFabro-Checkpoint: {directory}",
                 stage.run_id
@@ -188,6 +190,16 @@ impl Handler for CommitsStages {
         }
         end
     }
+}
+
+/// The stage in the subject of its commit: its element of a list and its visit, where others have the same node.
+fn subject(stage: &Stage) -> String {
+    let elements = BranchPath::new(stage.branch.as_deref().unwrap_or_default()).elements();
+    let visit = match stage.at.visit {
+        1 => String::new(),
+        visit => format!("@{visit}"),
+    };
+    format!("{}{elements}{visit}", stage.at.node)
 }
 
 /// The branches that join at a fan-in.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use fabro_events::{AnsweredBy, Event, EventBody};
 use fabro_inspect::{PsRow, read_back};
 use fabro_run::{
-    BackgroundOptions, Cancellation, Gate, Overrides, RefreshedModels, RunSpec, StartedRun,
-    is_driven,
+    BackgroundOptions, Cancellation, ForkChanges, Gate, Overrides, RefreshedModels, RunSpec,
+    StartedRun, is_driven,
 };
 use fabro_store::{RunLog as _, RunSummary, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
@@ -569,7 +569,8 @@ impl Actions {
         at: ExpectedSeq,
     ) -> Result<Forked, Problem> {
         let stage = fork.stage.as_deref();
-        let forked = fabro_run::fork_here(&self.store, run, stage, &fork.set, at).await;
+        let changes = ForkChanges { set: fork.set.clone(), ..ForkChanges::default() };
+        let forked = fabro_run::fork_here(&self.store, run, stage, &changes, at).await;
         let (point, warnings) = forked?;
         Ok(Forked { id: point.id, from: run, stage: point.stage, warnings })
     }

@@ -253,6 +253,7 @@ impl From<RunError> for Problem {
             RunError::AmbiguousGate { gates } => {
                 wrong("gate_ambiguous", &format!("name one of them as `gate`: {}", listed(&gates)))
             }
+            RunError::InputInContext { .. } => Self::invalid(text, "start a run with other inputs"),
             RunError::Choice(_) => wrong("choice_invalid", "answer with one of these"),
             RunError::NoAgent { agents, .. } if agents.is_empty() => {
                 conflict("no_agent", "only agent stages take messages")

@@ -55,6 +55,7 @@ use std::io::{self, Write as _};
 pub use fabro_types::{clean, one_line, tokens, took};
 pub use gate_prompt::TerminalInterviewer;
 pub use line::{Line, line, why};
+pub use live_area::clear_leftovers;
 pub use live_output::StageDirs;
 pub use paint::{Mark, Paint, clean_painted};
 pub use progress::{Mode, Progress};
@@ -63,7 +64,7 @@ pub use story::{RunningStage, StageLine, StagePlace, Story, StoryLine};
 pub use summary::{Summary, SummaryRow};
 pub use summary_table::{paint_run, paint_stage, summary_text};
 pub use table::{Align, Table};
-pub use text::cut;
+pub use text::{cut, wrap};
 
 /// Writes to stderr, and ignores a closed one.
 pub fn stderr(text: &str) {

@@ -63,6 +63,12 @@ impl LiveArea {
     }
 }
 
+/// Clears what a killed driver has left: its area below the cursor, and lines that do not wrap. For a terminal only,
+/// before the first line is printed.
+pub fn clear_leftovers() {
+    crate::stderr(&format!("{WRAP}{CLEAR}"));
+}
+
 /// Columns and rows of the terminal of stderr.
 pub(crate) fn terminal_size() -> (usize, usize) {
     let Ok(size) = tcgetwinsize(io::stderr()) else { return USUAL };

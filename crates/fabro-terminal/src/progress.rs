@@ -193,6 +193,11 @@ impl Progress {
         Suspended { progress: Arc::clone(self) }
     }
 
+    /// Sets what the run has used of models in all. Without it the last line adds up the finished stages.
+    pub fn set_spent(&self, tokens: u64, cost_usd: f64) {
+        self.shared.lock().story.set_spent(tokens, cost_usd);
+    }
+
     /// Why events are missing in what was printed as JSON; a reader that has closed the pipe is no reason.
     pub fn take_write_error(&self) -> Option<io::Error> {
         self.shared.lock().unwritten.take()

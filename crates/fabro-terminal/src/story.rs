@@ -242,6 +242,11 @@ impl Story {
         &self.summary
     }
 
+    /// Sets what the run has used of models in all.
+    pub(crate) fn set_spent(&mut self, tokens: u64, cost_usd: f64) {
+        self.summary.spent = Some((tokens, cost_usd));
+    }
+
     /// A warning about the 10th, 20th, 40th … visit of a node that has no limit.
     fn many_visits(&self, event: &Event) -> Option<Line> {
         let node = event.entry.node_id.as_ref().filter(|node| self.unlimited.contains(*node))?;

@@ -17,6 +17,9 @@ pub struct Summary {
     /// The last answer of a model on the main line: mostly what the run was for.
     #[serde(skip)]
     pub response: Option<Response>,
+    /// Tokens and US dollars of the whole run, failed attempts and canceled branches included; `None` to add up the rows.
+    #[serde(skip)]
+    pub spent: Option<(u64, f64)>,
     #[serde(skip)]
     by_node: BTreeMap<Arc<str>, usize>,
     /// How a node's last visit on each line ended, a branch that a loop comes to again being the same line.

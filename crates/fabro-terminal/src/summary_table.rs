@@ -33,8 +33,11 @@ pub fn summary_text(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint
     }
     let visits = summary.rows.iter().map(|row| row.visits).sum();
     let mut total = format!("in {}, {}", took(elapsed_ms), counted(visits, "stage"));
-    let tokens: u64 = summary.rows.iter().map(|row| row.tokens).sum();
-    let cost: f64 = summary.rows.iter().map(|row| row.cost_usd).sum();
+    let of_rows = || {
+        let tokens = summary.rows.iter().map(|row| row.tokens).sum();
+        (tokens, summary.rows.iter().map(|row| row.cost_usd).sum::<f64>())
+    };
+    let (tokens, cost) = summary.spent.unwrap_or_else(of_rows);
     if tokens > 0 {
         let _ = write!(total, ", {tokens} tokens");
     }

@@ -1,5 +1,7 @@
 //! Small pieces of text for people.
 
+use std::fmt::Write as _;
+
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The longest quoted text in a line, in characters.
@@ -22,6 +24,46 @@ pub fn cut(line: &str, width: usize) -> String {
     text
 }
 
+/// A line, which may be colored, in lines that fit into this width: all but the first one are indented. Only
+/// blanks are broken at, but none in a command between back-ticks, which people copy.
+pub fn wrap(line: &str, width: usize, indent: usize) -> String {
+    let mut text = String::new();
+    let mut used = 0;
+    let mut is_code = false;
+    let mut rest = line;
+    while !rest.is_empty() {
+        let mut is_in_code = is_code;
+        let end = rest.char_indices().skip(1).find(|(_, c)| {
+            is_in_code ^= *c == '`';
+            *c == ' ' && !is_in_code
+        });
+        // A word with the blanks before it.
+        let (word, after) = rest.split_at(end.map_or(rest.len(), |(at, _)| at));
+        is_code ^= word.matches('`').count() % 2 == 1;
+        let columns = painted_width(word);
+        if used > indent && used + columns > width {
+            let _ = write!(text, "\n{:indent$}{}", "", word.trim_start());
+            used = indent + painted_width(word.trim_start());
+        } else {
+            text.push_str(word);
+            used += columns;
+        }
+        rest = after;
+    }
+    text
+}
+
+/// The columns of a text without its colors.
+fn painted_width(text: &str) -> usize {
+    let mut in_escape = false;
+    let columns = text.chars().map(|c| {
+        let is_shown = !in_escape && c != '\x1b';
+        in_escape = (in_escape || c == '\x1b') && c != 'm';
+        if is_shown { c.width().unwrap_or_default() } else { 0 }
+    });
+    columns.sum()
+}
+
 /// `1 stage`, `2 stages`.
 pub(crate) fn counted(count: u32, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
@@ -41,5 +83,19 @@ mod tests {
         check("計画する", 6, "計画…");
         check("plan", 1, "…");
         check("plan", 0, "");
+    }
+
+    #[test]
+    fn lines_are_wrapped_at_blanks_outside_of_commands() {
+        let check = |line: &str, width, expect: &str| assert_eq!(wrap(line, width, 2), expect);
+        check("a plan of it", 80, "a plan of it");
+        check("a plan of it", 7, "a plan\n  of it");
+        check("計画 する", 6, "計画\n  する");
+        check("longer than that", 4, "longer\n  than\n  that");
+        check("run `fabro ps` now", 12, "run\n  `fabro ps`\n  now");
+        check("an odd ` of it", 8, "an odd\n  ` of it");
+        check("\x1b[1mhelp:\x1b[0m go on", 8, "\x1b[1mhelp:\x1b[0m go\n  on");
+        check("  help: go on", 8, "  help:\n  go on");
+        check("", 8, "");
     }
 }

@@ -27,7 +27,7 @@ const LABEL: usize = 80;
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     override_usage = "fabro answer [OPTIONS] <RUN> [GATE] <CHOICE>",
-    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\n`fabro gates` lists the questions of all runs, `fabro inspect RUN` those of one. GATE is the shortest name\nthat is unique: `review`, `review@2`, `review[3]` for an element of a list, `work[3]/review`.\nA run that waits for a person continues in the background."
+    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\n`fabro gates` lists the questions of all runs, `fabro inspect RUN` those of one. GATE is the shortest name that is unique: `review`, `review@2`, `review[3]` for an element of a list, `work[3]/review`. A run that waits for a person continues in the background."
 )]
 pub struct AnswerArgs {
     /// The run: its id, the beginning of it, or `latest`

@@ -58,7 +58,7 @@ pub struct ListArgs {
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     allow_missing_positional = true,
-    after_help = "Examples:\n  fabro artifact cp latest all-artifacts\n  fabro artifact cp latest test-results/login/shot.png .\n  fabro artifact cp latest playwright-report report --last\n\nA single file is copied to DEST, or into the directory DEST. Several files keep their paths below DEST, each\nbelow STAGE/retry_ATTEMPT; with --last the newest of each path directly."
+    after_help = "Examples:\n  fabro artifact cp latest all-artifacts\n  fabro artifact cp latest test-results/login/shot.png .\n  fabro artifact cp latest playwright-report report --last\n\nA single file is copied to DEST, or into the directory DEST. Several files keep their paths below DEST, each below STAGE/retry_ATTEMPT; with --last the newest of each path directly."
 )]
 pub struct CpArgs {
     /// The run: its id, the beginning of it, or `latest`

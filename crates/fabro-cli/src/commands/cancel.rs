@@ -12,7 +12,7 @@ use crate::output;
 /// Cancel a run
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro cancel latest\n  fabro cancel 01K3 --reason 'wrong branch'\n\nA canceled run has ended and cannot be resumed. To stop it for now, press Ctrl-C where it runs.\n`fabro rewind` takes a canceled run back to a stage."
+    after_help = "Examples:\n  fabro cancel latest\n  fabro cancel 01K3 --reason 'wrong branch'\n\nA canceled run has ended and cannot be resumed. To stop it for now, press Ctrl-C where it runs. `fabro rewind` takes a canceled run back to a stage."
 )]
 pub struct CancelArgs {
     /// The run: its id, the beginning of it, or `latest`

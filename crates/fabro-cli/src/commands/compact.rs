@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// Preview or apply a compaction of an agent's conversation
+/// Compact the conversation of an agent
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro compact latest\n  fabro compact latest implement@2 --keep-recent 10\n  fabro compact latest --no-summary --json | jq -r .summary\n  fabro compact latest implement --apply\n\nWithout --apply nothing is changed: agents compact their conversations automatically."

@@ -36,6 +36,10 @@ pub struct ContextArgs {
     #[arg(long, num_args = 2, value_names = ["A", "B"], add = ArgValueCandidates::new(complete::stages))]
     pub diff: Option<Vec<String>>,
 
+    /// Show what the engine keeps for itself too: `internal.*`
+    #[arg(long, visible_alias = "internal")]
+    pub all: bool,
+
     /// Print large values instead of references to them
     #[arg(long)]
     pub resolve: bool,
@@ -44,6 +48,9 @@ pub struct ContextArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Keys of the engine, of which JSON has all.
+const INTERNAL: &str = "internal.";
 
 /// The longest value on a line for people, in characters.
 const SHOWN: usize = 120;
@@ -62,6 +69,9 @@ pub async fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit
                 }
             }
         }
+        if !args.all && !args.json {
+            changes.retain(|change| !change.key.starts_with(INTERNAL));
+        }
         output::report(args.json, &changes, || changes_text(&changes, &store, paint))?;
         return Ok(Exit::SUCCEEDED);
     }
@@ -69,7 +79,8 @@ pub async fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit
     if args.resolve {
         context = resolved(&context, &store)?;
     }
-    output::report(args.json, &context.to_json(), || text(&context, &store, paint))?;
+    let shown = |key: &str| args.all || !key.starts_with(INTERNAL);
+    output::report(args.json, &context.to_json(), || text(&context, shown, &store, paint))?;
     Ok(Exit::SUCCEEDED)
 }
 
@@ -88,8 +99,14 @@ fn resolve(value: &mut Arc<Value>, key: &str, blobs: &dyn BlobStore) -> anyhow::
     })
 }
 
-fn text(context: &Context, blobs: &dyn BlobStore, paint: Paint) -> String {
-    let lines = context.iter().map(|(key, value)| {
+fn text(
+    context: &Context,
+    is_shown: impl Fn(&str) -> bool,
+    blobs: &dyn BlobStore,
+    paint: Paint,
+) -> String {
+    let shown_keys = context.iter().filter(|(key, _)| is_shown(key));
+    let lines = shown_keys.map(|(key, value)| {
         format!("{} = {}\n", paint.bold(&one_line(key, SHOWN)), shown(value, blobs))
     });
     lines.collect()

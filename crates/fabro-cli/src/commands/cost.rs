@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::global::{Global, find, settings, stdout_width};
 use crate::output;
 
-/// Show what runs spent on models: by stage, by model, and by kind of token
+/// Show what runs spent on models
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro cost\n  fabro cost latest\n  fabro cost 01K3 01K4 --json | jq .total.cost_usd\n\nSub-workflows are included. A price that is not known is shown as `unknown` and is not in the sums."

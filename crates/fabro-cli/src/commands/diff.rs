@@ -11,10 +11,10 @@ use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// Show what a run in a git work tree changed, or one stage of it
+/// Show the files that a run or a stage changed
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro diff latest\n  fabro diff latest fix@2 --stat\n  fabro diff 01K3 | git apply\n\nA run records what its stages change in a git work tree, unless diff = false is set in [run.git]; with\n`fabro run --worktree`, or worktree = true, as commits of a branch."
+    after_help = "Examples:\n  fabro diff latest\n  fabro diff latest fix@2 --stat\n  fabro diff 01K3 | git apply\n\nA run records what its stages change in a git work tree, unless diff = false is set in [run.git]; with `fabro run --worktree`, or worktree = true, as commits of a branch."
 )]
 pub struct DiffArgs {
     /// The run: its id, the beginning of it, or `latest`

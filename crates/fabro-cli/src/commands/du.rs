@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use clap_complete::ArgValueCandidates;
 use fabro_run::now_ms;
 use fabro_store::{RunSummary, RunUsage, Runs as _, SqliteStore, StoreError, StoreUsage};
-use fabro_terminal::{Align, Table};
+use fabro_terminal::{Align, Table, wrap};
 use fabro_types::{RunId, RunStatus};
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::output;
 /// Show the space that runs take, the largest first
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. What several runs have (a blob, an artifact, a\nfile that a fork took over) is shown as shared, and goes with the last of them. `fabro prune` removes runs."
+    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. What several runs have (a blob, an artifact, a file that a fork took over) is shown as shared, and goes with the last of them. `fabro prune` removes runs."
 )]
 pub struct DuArgs {
     /// Only these runs
@@ -128,15 +128,15 @@ fn text(report: &Report, global: &Global) -> String {
         1 => "1 run".to_owned(),
         count => format!("{count} runs"),
     };
-    let _ = writeln!(
-        text,
-        "\n{} in {runs}; the database has {}, of which {} is free; blobs in files {}; artifacts {}",
+    let sums = format!(
+        "{} in {runs}; the database has {}, of which {} is free; blobs in files {}; artifacts {}",
         size(own),
         size(report.database_bytes),
         size(report.free_bytes),
         size(report.blob_files_bytes),
         size(report.artifact_files_bytes),
     );
+    let _ = writeln!(text, "\n{}", wrap(&sums, stdout_width(), 2));
     text
 }
 
@@ -146,12 +146,12 @@ pub(super) fn table(rows: &[SizeRow], global: &Global) -> String {
         ("run", Align::Left),
         ("status", Align::Left),
         ("age", Align::Right),
+        ("total", Align::Right),
         ("records", Align::Right),
         ("blobs", Align::Right),
         ("artifacts", Align::Right),
         ("shared", Align::Right),
         ("files", Align::Right),
-        ("total", Align::Right),
         ("workflow", Align::Left),
     ])
     .within(stdout_width());
@@ -161,12 +161,12 @@ pub(super) fn table(rows: &[SizeRow], global: &Global) -> String {
             row.id.to_string(),
             row.status.as_str().to_owned(),
             age_text(u64::try_from(now_ms - row.last_ms).unwrap_or_default()),
+            size(row.total_bytes),
             size(row.records_bytes),
             size(row.blobs_bytes),
             size(row.artifacts_bytes),
             size(row.shared_blobs_bytes + row.shared_artifacts_bytes + row.shared_files_bytes),
             size(row.files_bytes),
-            size(row.total_bytes),
             row.workflow.clone(),
         ]);
     }

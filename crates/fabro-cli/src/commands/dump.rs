@@ -21,10 +21,10 @@ use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// Write everything that a run recorded into a directory or a zip file
+/// Write all of a run into a directory or zip file
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro dump latest\n  fabro dump 01K3 -o run.zip\n  fabro dump latest -o out --no-blobs\n  fabro dump latest --git\n\nThe directory must be new or empty. Two dumps of the same log are the same, byte for byte; a run that is\nstill running is dumped as far as it got."
+    after_help = "Examples:\n  fabro dump latest\n  fabro dump 01K3 -o run.zip\n  fabro dump latest -o out --no-blobs\n  fabro dump latest --git\n\nThe directory must be new or empty. Two dumps of the same log are the same, byte for byte; a run that is still running is dumped as far as it got."
 )]
 pub struct DumpArgs {
     /// The run: its id, the beginning of it, or `latest`

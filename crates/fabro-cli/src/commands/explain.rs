@@ -47,6 +47,9 @@ pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit
     let paint = global.paint_stdout();
     output::report(args.json, &report, || {
         let mut text = text(stage, &report, paint);
+        if let Some(note) = others_text(&report, run, global) {
+            text.push_str(&paint.dim(&note));
+        }
         if last.is_some() {
             let inspect = global.command(&format!("inspect {run}"));
             let explain = global.command(&format!("explain {run} STAGE"));
@@ -65,7 +68,24 @@ fn none_left(run: RunId, global: &Global) -> anyhow::Error {
     usage("the run has not left any stage", format!("see its state with `{inspect}`"))
 }
 
-fn text(stage: &str, report: &Explain, paint: Paint) -> String {
+/// Names the branches that were meant as well.
+fn others_text(report: &Explain, run: RunId, global: &Global) -> Option<String> {
+    const SHOWN: usize = 5;
+    let first = report.others.first()?;
+    let names = report.others.iter().take(SHOWN).map(|it| one_line(it, 200));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = if report.others.len() > SHOWN { ", …" } else { "" };
+    let explain = global.command(&format!("explain {run} {first}"));
+    let last = clean(&report.stage);
+    Some(format!(
+        "the stage ran in {} branches, and {last} started last; the others: {names}{more}\nexplain another one with `{explain}`\n",
+        report.others.len() + 1
+    ))
+}
+
+fn text(named: &str, report: &Explain, paint: Paint) -> String {
+    // In a fan-out the name that was given does not say which branch it is.
+    let stage = if report.stage.contains('/') { report.stage.as_str() } else { named };
     let rule = report.tier.map_or_else(String::new, |tier| format!("by rule {}", tier.as_str()));
     let drawn = report.seed.map(|seed| format!(", drawn by weight with seed {seed}"));
     let why = match &report.failure {

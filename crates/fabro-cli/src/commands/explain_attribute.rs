@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// Show the reference of an attribute of the workflow language
+/// Explain an attribute of the workflow language
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro explain-attribute\n  fabro explain-attribute timeout\n  fabro help attribute max_retries\n  fabro explain-attribute timeout --json | jq .default"

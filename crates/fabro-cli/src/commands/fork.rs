@@ -1,11 +1,16 @@
 //! `fabro fork` and `fabro rewind`.
 
+use std::io::{self, IsTerminal as _};
+
 use clap_complete::ArgValueCandidates;
-use fabro_run::ForkPoint;
-use fabro_types::RunId;
-use serde_json::{Map, Value, json};
+use fabro_run::{ForkChanges, ForkPoint};
+use fabro_store::SqliteStore;
+use fabro_terminal::clean;
+use fabro_types::{RunId, RunStatus};
+use serde_json::json;
 
 use crate::complete;
+use crate::error;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -13,7 +18,7 @@ use crate::values::{KeyValue, key_value};
 
 /// The stage that a run is copied up to or taken back to.
 #[derive(clap::Args, Clone, Debug)]
-pub struct ForkArgs {
+pub struct PointArgs {
     /// The run: its id, the beginning of it, or `latest`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
@@ -31,24 +36,92 @@ pub struct ForkArgs {
     pub json: bool,
 }
 
+/// Copy a run up to the end of a stage
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n  fabro fork latest plan -I style=casual\n\nThe copy is a new run. `fabro resume` continues it after that stage, and selects the edge there again. Stages up to there have read the old inputs."
+)]
+pub struct ForkArgs {
+    /// Where.
+    #[command(flatten)]
+    pub point: PointArgs,
+
+    /// Change an input; JSON if the value is valid JSON, else text. Repeatable
+    #[arg(short = 'I', long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub inputs: Vec<KeyValue>,
+}
+
+/// Take a run back to the end of a stage
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\n`fabro resume` continues the run after that stage. What happened later stays in the log but no longer counts. A run that has succeeded is only taken back to a stage that is named. In a run with --worktree the files are those of that stage then; the files of other runs are not changed."
+)]
+pub struct RewindArgs {
+    /// Where.
+    #[command(flatten)]
+    pub point: PointArgs,
+}
+
 /// Copies a run up to the end of a stage.
 pub async fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
+    let ForkArgs { point: args, inputs } = args;
     let (store, from) = global.run_to_change(&args.run).await?;
     let stage = args.stage.as_deref();
-    let (point, warnings) = fabro_run::fork_here(&store, from, stage, &values(&args), None).await?;
+    let inputs = inputs.into_iter().collect();
+    let changes = ForkChanges { set: args.set.iter().cloned().collect(), inputs };
+    let (point, warnings) = fabro_run::fork_here(&store, from, stage, &changes, None).await?;
     global.warn(warnings);
     report("forked", from, &point, args.json, global)
 }
 
 /// Takes a run back to the end of a stage.
-pub async fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
+pub async fn rewind(args: RewindArgs, global: &Global) -> anyhow::Result<Exit> {
+    let RewindArgs { point: args } = args;
     let (store, from) = global.run_to_change(&args.run).await?;
-    let point = fabro_run::rewind(&store, from, args.stage.as_deref(), &values(&args), None).await;
-    report("rewound", from, &point?, args.json, global)
+    let stage = match &args.stage {
+        None => asked(&store, from, global).await?,
+        named => named.clone(),
+    };
+    let set = args.set.iter().cloned().collect();
+    let point = fabro_run::rewind(&store, from, stage.as_deref(), &set, None).await?;
+    report("rewound", from, &point, args.json, global)
 }
 
-fn values(args: &ForkArgs) -> Map<String, Value> {
-    args.set.iter().cloned().collect()
+/// How many stages are offered.
+const OFFERED: usize = 15;
+
+/// The stage that a run which has succeeded is to be taken back to: a person is asked. `None` for other runs, which
+/// go back to the last one.
+async fn asked(store: &SqliteStore, run: RunId, global: &Global) -> anyhow::Result<Option<String>> {
+    let report = fabro_inspect::inspect_run(store, run).await?;
+    if !matches!(report.status, RunStatus::Succeeded | RunStatus::PartiallySucceeded) {
+        return Ok(None);
+    }
+    // Nothing follows an exit.
+    let ended = report.stages.iter().filter(|row| row.ended_at.is_some() && row.edge.is_some());
+    let names: Vec<String> = ended.map(|row| clean(&row.name()).into_owned()).collect();
+    let shown = &names[names.len().saturating_sub(OFFERED)..];
+    let rewind = global.command(&format!("rewind {run} STAGE"));
+    let unnamed = || {
+        let dots = if shown.len() < names.len() { "…, " } else { "" };
+        error::usage(
+            format!("run {run} has ended ({}), and no stage is named", report.status.as_str()),
+            format!("go back to the end of a stage with `{rewind}`: {dots}{}", shown.join(", ")),
+        )
+    };
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(unnamed());
+    }
+    let list: String = shown.iter().map(|name| format!("  {name}\n")).collect();
+    let status = report.status.as_str();
+    output::stderr(&format!("run {run} has ended ({status}). Its stages:\n{list}"));
+    output::stderr("go back to the end of which stage? (Enter: none) ");
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    match line.trim() {
+        "" => Err(unnamed()),
+        stage => Ok(Some(stage.to_owned())),
+    }
 }
 
 fn report(

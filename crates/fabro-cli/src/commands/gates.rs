@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// List the gates of all runs that wait for a person, and answer one
+/// List gates that wait for a person, answer one
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro gates\n  fabro gates --json\n\nOn a terminal a gate can be chosen and answered; Escape leaves them as they are."

@@ -18,10 +18,10 @@ use templates::{TEMPLATES, Template};
 
 mod templates;
 
-/// Create a project with a workflow that is ready to run
+/// Create a project with a workflow ready to run
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro init                          the workflow hello\n  fabro init --list                   what else there is\n  fabro init --template red-ci        the workflow red-ci, with the files that it needs"
+    after_help = "Examples:\n  fabro init                      the workflow hello\n  fabro init --list               what else there is\n  fabro init --template red-ci    the workflow red-ci, with its files"
 )]
 pub struct InitArgs {
     /// The project's directory

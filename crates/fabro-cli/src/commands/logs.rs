@@ -28,7 +28,7 @@ use crate::output;
 /// Show what commands print and agents say
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro logs latest -f\n  fabro logs latest test\n  fabro logs latest test@2 --tail 20\n\nLines of standard error begin with `stderr | `, calls of tools with `→`, and what became of a\nstage with `!`."
+    after_help = "Examples:\n  fabro logs latest -f\n  fabro logs latest test\n  fabro logs latest test@2 --tail 20\n\nLines of standard error begin with `stderr | `, calls of tools with `→`, and what became of a stage with `!`."
 )]
 pub struct LogsArgs {
     /// The run: its id, the beginning of it, or `latest`

@@ -40,7 +40,7 @@ pub struct McpListArgs {
 /// Log in to an MCP server that asks for it by OAuth
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro mcp login issues\n  fabro mcp login https://mcp.example.com/mcp --scope read\n\nPrints an address to open in a browser of this machine. The login is kept in the user's settings\nfolder, for all runs of this user, and renewed by itself."
+    after_help = "Examples:\n  fabro mcp login issues\n  fabro mcp login https://mcp.example.com/mcp --scope read\n\nPrints an address to open in a browser of this machine. The login is kept in the user's settings folder, for all runs of this user, and renewed by itself."
 )]
 pub struct McpLoginArgs {
     /// The server: its name in the settings, or its URL
@@ -71,7 +71,7 @@ pub struct McpLogoutArgs {
 /// Serve the runs of the store as an MCP server, on stdin and stdout
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Example, for a client that starts MCP servers:\n  {\"mcpServers\": {\"fabro\": {\"command\": \"fabro\", \"args\": [\"mcp\", \"serve\", \"--role\", \"read\"]}}}\n\nTools: list_runs, list_workflows, inspect_run, inspect_stage, list_gates, list_artifacts, get_workflow_context;\nwith the role answer also answer_gate; with admin also steer_run, start_run, resume_run, cancel_run,\nfork_run and rewind_run. Within a run, tools that name no run mean that one."
+    after_help = "Example, for a client that starts MCP servers:\n  {\"mcpServers\": {\"fabro\": {\n    \"command\": \"fabro\", \"args\": [\"mcp\", \"serve\", \"--role\", \"read\"]}}}\n\nTools: list_runs, list_workflows, inspect_run, inspect_stage, list_gates, list_artifacts, get_workflow_context; with the role answer also answer_gate; with admin also steer_run, start_run, resume_run, cancel_run, fork_run and rewind_run. Within a run, tools that name no run mean that one."
 )]
 pub struct McpServeArgs {
     /// What the client may do

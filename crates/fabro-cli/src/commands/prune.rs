@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use fabro_run::RunError;
-use fabro_run::now_ms;
-use fabro_store::{StoreError, StoreUsage};
+use fabro_engine::read_all;
+use fabro_inspect::discarded_at;
+use fabro_run::{RunError, now_ms, remove_branch};
+use fabro_store::{SqliteStore, StoreError, StoreUsage};
 use fabro_types::RunStatus;
 use serde::Serialize;
 
@@ -16,10 +17,10 @@ use crate::global::Global;
 use crate::output;
 use crate::values::duration;
 
-/// Remove runs by age, number, status or size; without --force only show which
+/// Remove runs by age, number, status or size
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro prune --older-than 30d\n  fabro prune --older-than 7d --status failed,canceled --force\n  fabro prune --keep 20 --force\n  fabro prune --larger-than 500MB\n\nA run is removed when all of the conditions hold for it: with its sub-workflows, files and the blobs that\nno other run names. Runs that a process drives are never removed, and paused and interrupted ones only\nwhen --status names them. Without a condition no run is removed; --force then gives free space of the\ndatabase back to the disk."
+    after_help = "Examples:\n  fabro prune --older-than 30d\n  fabro prune --older-than 7d --status failed,canceled --force\n  fabro prune --keep 20 --force\n  fabro prune --larger-than 500MB\n\nA run is removed when all of the conditions hold for it: with its sub-workflows, files and the blobs that no other run names. Runs that a process drives are never removed, and paused and interrupted ones only when --status names them. Without a condition no run is removed; --force then gives free space of the database back to the disk."
 )]
 pub struct PruneArgs {
     /// Runs that ended longer ago than this; for a run that has not ended, that began
@@ -74,6 +75,8 @@ fn bytes(text: &str) -> Result<ByteSize, String> {
 struct Report {
     removed: bool,
     runs: Vec<SizeRow>,
+    /// The git branches of runs that ended, and whose changes are merged or discarded.
+    branches: Vec<String>,
     freed_bytes: u64,
     /// What the database has then for later runs: a small part is not worth compacting it.
     free_bytes: u64,
@@ -110,11 +113,13 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
         .filter(|(newer, row)| args.has_condition() && args.selects(row, *newer, now_ms))
         .map(|(_, row)| row.clone())
         .collect();
+    let branches = remove_branches(&store, &rows, !args.force, global).await?;
     if !args.force {
         let (on_disk, in_database) = expected(&selected, &before);
         let report = Report {
             removed: false,
             runs: selected,
+            branches,
             freed_bytes: on_disk,
             free_bytes: in_database,
         };
@@ -147,12 +152,32 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     // The log of the database grows while runs are removed: this takes nothing of what their files took.
     let freed_bytes = files(&before).saturating_sub(files(&after))
         + before.database.saturating_sub(after.database);
-    let report = Report { removed: true, runs: removed, freed_bytes, free_bytes: after.free };
+    let free_bytes = after.free;
+    let report = Report { removed: true, runs: removed, branches, freed_bytes, free_bytes };
     output::report(args.json, &report, || done(&report))?;
     match failure {
         Some(error) => Err(error.into()),
         None => Ok(Exit::SUCCEEDED),
     }
+}
+
+/// Removes the worktrees and branches of runs that ended, where they are merged or discarded; only finds them when
+/// `is_dry`. The names of the branches.
+async fn remove_branches(
+    store: &SqliteStore,
+    rows: &[SizeRow],
+    is_dry: bool,
+    global: &Global,
+) -> anyhow::Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for row in rows.iter().filter(|row| ENDED.contains(&row.status)) {
+        let is_discarded = discarded_at(&read_all(store, row.id).await?).is_some();
+        match remove_branch(store, row.id, is_discarded, is_dry).await {
+            Ok(branch) => removed.extend(branch),
+            Err(error) => global.warn([format!("the branch of run {} stays: {error}", row.id)]),
+        }
+    }
+    Ok(removed)
 }
 
 /// What removing these runs would give back to the disk, and to later runs in the database: a small part of it
@@ -172,13 +197,16 @@ fn files(usage: &StoreUsage) -> u64 {
 
 fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
     let about = space(report);
+    let branches = branches_text(&report.branches, "--force would remove");
     if !args.has_condition() {
         return format!(
-            "No run is selected: name a condition, such as --older-than 30d. --force alone would free about {about}.\n"
+            "No run is selected: name a condition, such as --older-than 30d. --force alone would free about {about}.\n{branches}"
         );
     }
     if report.runs.is_empty() {
-        return format!("The conditions hold for no run. --force would free about {about}.\n");
+        return format!(
+            "The conditions hold for no run. --force would free about {about}.\n{branches}"
+        );
     }
     let table = table(&report.runs, global);
     let count = report.runs.len();
@@ -186,14 +214,30 @@ fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
         1 => "this run".to_owned(),
         _ => format!("these {count} runs"),
     };
-    format!("{table}\n--force would remove {runs} and free about {about}.\n")
+    format!("{table}\n--force would remove {runs} and free about {about}.\n{branches}")
 }
 
 fn done(report: &Report) -> String {
     let freed = space(report);
+    let branches = branches_text(&report.branches, "removed");
     match report.runs.len() {
-        1 => format!("removed 1 run, and freed {freed}\n"),
-        count => format!("removed {count} runs, and freed {freed}\n"),
+        1 => format!("removed 1 run, and freed {freed}\n{branches}"),
+        count => format!("removed {count} runs, and freed {freed}\n{branches}"),
+    }
+}
+
+/// A line about git branches; empty without any.
+fn branches_text(branches: &[String], verb: &str) -> String {
+    match branches {
+        [] => String::new(),
+        [one] => format!("{verb} the merged or discarded branch {one}, with its worktree\n"),
+        several => {
+            let count = several.len();
+            let first = &several[0];
+            format!(
+                "{verb} {count} merged or discarded branches, with their worktrees: {first}, …\n"
+            )
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::output;
 /// List runs, newest first
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro ps\n  fabro ps --json | jq -r '.[] | select(.status == \"failed\") | .id'\n\nBelow a run that failed is the reason, below a paused one what it waits for.\n`took` is the time from the start to the last event, with the time in which the run waited; `inspect` counts\nonly the time in which a process drove it."
+    after_help = "Examples:\n  fabro ps\n  fabro ps --json | jq -r '.[] | select(.status == \"failed\") | .id'\n\nBelow a run that failed is the reason, below a paused one what it waits for. `took` is the time from the start to the last event, with the time in which the run waited; `inspect` counts only the time in which a process drove it."
 )]
 pub struct PsArgs {
     /// Show the runs of sub-workflows too

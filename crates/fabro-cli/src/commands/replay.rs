@@ -12,15 +12,16 @@ use fabro_store::RunLog;
 use fabro_terminal::{Paint, clean, one_line};
 use serde_json::{Map, Value};
 
+use super::compare::diff_line;
 use crate::complete;
 use crate::exit::Exit;
 use crate::global::{Global, cwd, home};
 use crate::output;
 
-/// Replay a run without executing anything, and show differences
+/// Replay a run offline, and show the differences
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro replay latest\n  fabro replay latest --workflow review.fabro\n  fabro replay 01K3 --workflow review --json | jq '.differences[].stage'\n\nAnswers of models and people, results of tools and outcomes of scripts are the recorded ones.\nExits with 1 if there is a difference."
+    after_help = "Examples:\n  fabro replay latest\n  fabro replay latest --workflow review.fabro\n  fabro replay 01K3 --workflow review --json | jq '.differences[].stage'\n\nAnswers of models and people, results of tools and outcomes of scripts are the recorded ones. Exits with 1 if there is a difference."
 )]
 pub struct ReplayArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -107,14 +108,7 @@ fn difference(difference: &Difference, paint: Paint) -> String {
     let mut text = format!("{} {head}{}\n", paint.bad("✗"), paint.dim(&seq));
     if let Some(diff) = &difference.diff {
         for line in diff.lines() {
-            let shown = clean(line);
-            let painted = match line.chars().next() {
-                Some('-') => paint.bad(&shown),
-                Some('+') => paint.good(&shown),
-                Some('@') => paint.dim(&shown),
-                _ => shown.into_owned(),
-            };
-            let _ = writeln!(text, "{painted}");
+            let _ = writeln!(text, "{}", diff_line(line, paint));
         }
         return text;
     }

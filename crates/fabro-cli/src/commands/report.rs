@@ -16,10 +16,10 @@ use crate::exit::Exit;
 use crate::global::{Global, find};
 use crate::output;
 
-/// Write a run as one HTML file, to look at and to send
+/// Export a run as a self-contained HTML file
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro report latest\n  fabro report 01K3 -o run.html\n  fabro report latest --compare 01K3\n\nThe file needs no server and no network: graph, timeline, stages with their conversations, changes,\nartifacts and costs, and why each edge was taken. Texts are cut so that it has at most 5 MB."
+    after_help = "Examples:\n  fabro report latest\n  fabro report 01K3 -o run.html\n  fabro report latest --compare 01K3\n\nThe file needs no server and no network: graph, timeline, stages with their conversations, changes, artifacts and costs, and why each edge was taken. Texts are cut so that it has at most 5 MB."
 )]
 pub struct ReportArgs {
     /// The run: its id, the beginning of it, or `latest`

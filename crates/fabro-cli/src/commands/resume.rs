@@ -20,10 +20,10 @@ use crate::global::{Global, settings};
 use crate::output;
 use crate::values::amount;
 
-/// Resume a run that was paused, interrupted or killed
+/// Resume a paused, interrupted or killed run
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over,\nand an agent continues its conversation. A run that another process is driving is followed until it\nends; the exit code is that of the run."
+    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over, and an agent continues its conversation. A run that another process is driving is followed until it ends; the exit code is that of the run."
 )]
 pub struct ResumeArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -103,6 +103,9 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let mut run = run.with_resume_options(changes)?;
     run.check_resumed().await.map_err(|error| not_resumed(error, id, global))?;
+    if global.is_live() {
+        fabro_terminal::clear_leftovers();
+    }
     if !args.shown.json
         && !args.shown.quiet
         && let Some((bundle, warnings)) = run.recorded_warnings()?

@@ -6,6 +6,7 @@ use fabro_store::{Runs as _, SqliteStore};
 use fabro_types::RunId;
 
 use crate::complete;
+use crate::error;
 use crate::exit::Exit;
 use crate::global::{Global, find};
 use crate::output;
@@ -21,12 +22,21 @@ pub struct RmArgs {
     pub runs: Vec<String>,
 }
 
+/// How many characters of an id are enough to remove its run.
+const LEAST: usize = 4;
+
 /// Removes runs. All of them are looked up first, so that `latest` keeps its meaning, and a typo
 /// removes nothing.
 pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     let store = global.existing_store()?;
     let mut runs = Vec::new();
     for text in &args.runs {
+        if text != "latest" && text.len() < LEAST {
+            return Err(error::usage(
+                format!("`{text}` is too short to remove a run by"),
+                format!("write at least {LEAST} characters of its id; `fabro ps` lists the runs"),
+            ));
+        }
         let run = find(&store, text).await?;
         let root = store.root(run).await?;
         if root != run {

@@ -64,7 +64,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
 
-    /// Ask the providers, also where the settings name a model script that answers always
+    /// Use real providers even if settings force a model script
     #[arg(long, conflicts_with_all = ["model_script", "dry_run"])]
     pub live: bool,
 
@@ -76,7 +76,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "dry_run")]
     pub worktree: bool,
 
-    /// What confines scripts and agents; overrides `run.sandbox.provider` of the settings
+    /// Sandbox for scripts and agents; overrides `run.sandbox.provider`
     #[arg(long, value_name = "PROVIDER", value_parser = PossibleValuesParser::new(SandboxProvider::NAMES))]
     pub sandbox: Option<String>,
 
@@ -99,6 +99,9 @@ pub struct RunArgs {
 
 /// Creates a run and drives it.
 pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
+    if global.is_live() {
+        fabro_terminal::clear_leftovers();
+    }
     let home = home();
     let cwd = cwd()?;
     let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;

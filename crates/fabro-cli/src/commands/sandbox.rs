@@ -27,7 +27,7 @@ pub enum SandboxCommand {
 /// Start a shell in the sandbox of a run, in its working directory
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro sandbox shell latest\n  fabro sandbox shell latest -- ls -la /tmp\n\nIt sees what the scripts and agents of the run see. The exit code is that of the shell. `fabro run --preserve-sandbox` keeps\nthe sandbox of a run that has ended."
+    after_help = "Examples:\n  fabro sandbox shell latest\n  fabro sandbox shell latest -- ls -la /tmp\n\nIt sees what the scripts and agents of the run see. The exit code is that of the shell. `fabro run --preserve-sandbox` keeps the sandbox of a run that has ended."
 )]
 pub struct ShellArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -42,7 +42,7 @@ pub struct ShellArgs {
 /// Copy a file out of the sandbox of a run, or into it
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro sandbox cp latest:/tmp/report.txt .\n  fabro sandbox cp fix.patch latest:fix.patch\n\nA path in the sandbox is relative to the working directory of the run. A directory: pack it first, with\n`fabro sandbox shell RUN -- tar cf /tmp/x.tar DIR`."
+    after_help = "Examples:\n  fabro sandbox cp latest:/tmp/report.txt .\n  fabro sandbox cp fix.patch latest:fix.patch\n\nA path in the sandbox is relative to the working directory of the run. A directory: pack it first, with `fabro sandbox shell RUN -- tar cf /tmp/x.tar DIR`."
 )]
 pub struct CpArgs {
     /// A file, or RUN:PATH for one in the sandbox

@@ -13,10 +13,10 @@ use crate::exit::Exit;
 use crate::global::{Global, cwd, home, settings, user_file};
 use crate::output;
 
-/// Serve the runs of the store to browsers and programs of this machine
+/// Serve runs to browsers and programs over HTTP
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro serve\n  fabro serve --port 8080 --role read\n  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:4710/api/v1/runs\n\nThe address that is printed holds a token; who has it can do what its role may. Runs are driven by processes\nof their own: the end of the server ends no run. docs/server.md describes the HTTP API."
+    after_help = "Examples:\n  fabro serve\n  fabro serve --port 8080 --role read\n  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:4710/api/v1/runs\n\nThe printed address holds a token: whoever has it can do what its role allows. Runs are driven by processes of their own: stopping the server does not stop runs. docs/server.md describes the HTTP API."
 )]
 pub struct ServeArgs {
     /// The port; 0 for any that is free

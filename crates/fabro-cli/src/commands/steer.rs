@@ -11,7 +11,7 @@ use crate::output;
 /// Send a message to the running agents of a run
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro steer latest 'Leave the tests as they are'\n  fabro steer 01K3 'Use the new API' --node implement\n\nThe agents read it before their next request to the model. If no agent is running, the next one\nthat starts reads it."
+    after_help = "Examples:\n  fabro steer latest 'Leave the tests as they are'\n  fabro steer 01K3 'Use the new API' --node implement\n\nThe agents read it before their next request to the model. If no agent is running, the next one that starts reads it."
 )]
 pub struct SteerArgs {
     /// The run: its id, the beginning of it, or `latest`

@@ -219,7 +219,7 @@ fn unusable(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
     if let Some(ConfigError::Invalid(findings)) = error.downcast_ref() {
         return settings_outcome(findings, cwd);
     }
-    unusable_file("unreadable", path.to_owned(), error.to_string(), report::next(error))
+    unusable_file("unreadable", path.to_owned(), error.to_string(), report::next(error).as_deref())
 }
 
 fn unusable_file(rule: &'static str, file: String, reason: String, fix: Option<&str>) -> Outcome {

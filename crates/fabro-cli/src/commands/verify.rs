@@ -27,7 +27,7 @@ const REMOVAL: Duration = Duration::from_secs(15);
 /// The pause before such a run is checked again.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(100);
 
-/// Check that runs are recorded whole
+/// Check runs for missing or damaged records
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro verify                    the whole store\n  fabro verify latest\n  fabro verify latest --accept-loss\n  fabro verify --accept-loss      when the last commit cannot be read\n\nExit code 4 when something is damaged or missing."
@@ -47,7 +47,7 @@ pub struct VerifyArgs {
     pub json: bool,
 }
 
-/// Copy the store into one file, while runs continue
+/// Copy the store into one file
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Example:\n  fabro backup /mnt/backup/fabro-2026-11-23.db\n\nTo restore it, copy the file to `fabro.db` of an empty directory and name that with `--store`."

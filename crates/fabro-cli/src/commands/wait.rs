@@ -23,7 +23,7 @@ use crate::values::duration;
 /// Wait until runs end or pause
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro wait latest\n  fabro wait 01K3 01K4 --timeout 10m\n  fabro wait 01K3 01K4 --any\n\nPrints a line for each run: its id and its status. The exit code is that of the run:\n0 succeeded, 1 failed or canceled, 3 paused, 130 interrupted; 124 after the timeout. Of several\nruns it is the first of 130, 1 and 3 that applies to any of them, else 0."
+    after_help = "Examples:\n  fabro wait latest\n  fabro wait 01K3 01K4 --timeout 10m\n  fabro wait 01K3 01K4 --any\n\nPrints a line for each run: its id and its status. The exit code is that of the run: 0 succeeded, 1 failed or canceled, 3 paused, 130 interrupted; 124 after the timeout. Of several runs it is the first of 130, 1 and 3 that applies to any of them, else 0."
 )]
 pub struct WaitArgs {
     /// The runs: ids, the beginnings of ids, or `latest`

@@ -104,7 +104,7 @@ fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     assert_snapshot!(project.run(&["resume", "latest"]), @r"
     exit 3
     ── stderr
-    run [ID] · follow: fabro logs [ID] -f
+    run [ID] · fabro logs [ID] -f
     · run resumed
     paused in [T], 0 stages
     ? review@1 asks: Ship it?

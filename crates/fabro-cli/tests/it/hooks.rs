@@ -230,7 +230,7 @@ fn a_run_that_is_forbidden_fails_before_its_first_stage() {
         exit 1
         ── stderr
         w.fabro:1:22: warning[unhandled-failure]: when `a` fails, the run continues and ends partially_succeeded (add an edge for it: a -> … [condition="outcome=failed"]; or on_failure="stop" or "continue" for the node or the graph)
-        run [ID] · follow: fabro logs [ID] -f
+        run [ID] · fabro logs [ID] -f
         failed in [T], 0 stages
         run [ID] failed: the hook `hours` forbids the run: at night only
         See what happened: fabro inspect [ID]

@@ -102,5 +102,11 @@ fn two_runs_are_compared() {
     assert_eq!(project.exit(&["run", "w.fabro"]), 0);
     let html = report(&project, &["--compare", &first]);
     assert!(html.contains("id=\"differences\"") && html.contains(&first), "{html}");
-    assert!(html.contains("old") && html.contains("new") && !html.contains("No stage differs"));
+    assert!(!html.contains("No stage differs"), "{html}");
+    for line in [
+        "bad\">-  &#34;command.output&#34;: &#34;old&#34;",
+        "good\">+  &#34;command.output&#34;: &#34;new&#34;",
+    ] {
+        assert!(html.contains(line), "{line} in {html}");
+    }
 }

@@ -7,6 +7,7 @@ mod artifacts;
 mod beginner;
 mod check;
 mod collector;
+mod command_line;
 mod completion;
 mod damage;
 mod described;

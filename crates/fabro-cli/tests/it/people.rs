@@ -37,7 +37,7 @@ fn a_gate_is_answered_later() {
     assert_snapshot!(project.run(&["run", "gate.fabro"]), @r"
     exit 3
     ── stderr
-    run [ID] · follow: fabro logs [ID] -f
+    run [ID] · fabro logs [ID] -f
     ✓ prepare [T]  → review
     ? review asks: Ship it? [Y] Yes [N] No
 
@@ -480,7 +480,7 @@ fn a_run_is_taken_back() {
     assert_snapshot!(project.run(&["resume", "latest"]), @r"
     exit 0
     ── stderr
-    run [ID] · follow: fabro logs [ID] -f
+    run [ID] · fabro logs [ID] -f
     models: scripted (model.json)
     · run resumed
     ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are.  → write (outcome=failed)

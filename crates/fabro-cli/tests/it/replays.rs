@@ -103,3 +103,68 @@ fn a_copied_store_replays_the_same() {
     let shown = project.run(&["replay", "latest", "--store", &store]);
     assert!(shown.contains("✓ the same"), "{shown}");
 }
+
+#[test]
+fn two_runs_are_compared_the_old_one_first() {
+    let project = Project::with(&[(
+        "w.fabro",
+        r#"digraph W {
+            graph [on_failure=continue]
+            start -> read -> check
+            read [shape=parallelogram, script="cat x.txt"]
+            check [shape=parallelogram, script="grep -q old x.txt"]
+            check -> old [condition="outcome=succeeded"]; check -> new [condition="outcome=failed"]
+            old [shape=parallelogram, script="true"]; new [shape=parallelogram, script="true"]
+            old -> last; new -> last; last [shape=parallelogram, script="cat x.txt"]; last -> exit
+        }"#,
+    )]);
+    project.write("x.txt", b"old\n");
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let first = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    assert!(project.run(&["compare", &first]).contains("nothing else differs"));
+    project.write("x.txt", b"new\n");
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+    let text = project.run(&["compare", &first, "latest"]);
+    let is_time =
+        |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('s');
+    let squeezed = |line: &str| {
+        line.split_whitespace().filter(|word| !is_time(word)).collect::<Vec<_>>().join(" ")
+    };
+    let lines: Vec<String> = text.lines().map(squeezed).collect();
+    let start = lines.iter().position(|line| line == "stage old new").unwrap();
+    let end = lines.iter().position(|line| line == "check@1 context").unwrap();
+    assert_snapshot!(lines[start..end].join("\n"), @r#"
+    stage old new
+    start@1 succeeded → read succeeded → read
+    read@1 succeeded → check succeeded → check
+    ! check@1 succeeded → old failed → new
+    - old@1 succeeded → last
+    + new@1 succeeded → last
+    last@1 succeeded → exit succeeded → exit
+    exit@1 succeeded succeeded
+
+    read@1 context
+    @@ -1,5 +1,5 @@
+    {
+    "command.exit_code": 0,
+    - "command.output": "old",
+    + "command.output": "new",
+    "command.stderr": ""
+    }
+
+    check@1 outcome
+    - succeeded
+    + failed, because of exit code 1 (deterministic)
+
+    "#);
+    let json = project.json(&["compare", &first, "--json"]);
+    assert_eq!(json["old"]["id"], *first);
+    let stages = json["stages"].as_array().unwrap();
+    let only = |side: &str| -> Vec<_> {
+        let missing = stages.iter().filter(|pair| pair[side].is_null());
+        missing.map(|pair| pair["stage"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!((only("new"), only("old")), (vec!["old@1".into()], vec!["new@1".into()]));
+    let last = json["differences"].as_array().unwrap().iter().find(|it| it["stage"] == "last@1");
+    assert!(last.is_some(), "what follows the divergence is compared too: {json}");
+}

@@ -37,7 +37,7 @@ fn a_first_project_runs_at_once() {
     assert_snapshot!(project.run(&["run", "hello"]), @r"
     exit 0
     ── stderr
-    run [ID] · follow: fabro logs [ID] -f
+    run [ID] · fabro logs [ID] -f
     models: scripted (model.json)
     ✓ write          Write the greeting [T]  → check
     ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are.  → write (outcome=failed)
@@ -316,6 +316,7 @@ fn reasons() {
     exit 0
     ── stdout
     {
+      "stage": "check@2",
       "chosen": "exit",
       "tier": "condition",
       "candidates": [
@@ -559,7 +560,7 @@ fn help_and_completion() {
     let project = Project::new();
     let help = project.run(&["--help"]);
     for command in ["run", "resume", "validate", "answer", "doctor"] {
-        assert!(help.contains(&format!("\n  {command}")), "{help}");
+        assert!(help.contains(&format!(" {command} ")), "{help}");
     }
     let script = project.output(&["completion", "bash"]);
     assert!(String::from_utf8_lossy(&script.stdout).contains("_clap_complete_fabro()"));

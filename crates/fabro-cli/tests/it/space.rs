@@ -71,7 +71,7 @@ fn what_runs_take_is_shown() {
     assert_snapshot!(project.run(&["du", "latest"]), @r"
     exit 0
     ── stdout
-    run status age records blobs artifacts shared files total workflow
+    run status age total records blobs artifacts shared files workflow
     [ID] paused [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Gate
 
     [SIZE] in 1 run; the database has [SIZE], of which [SIZE] is free; blobs in files [SIZE]; artifacts [SIZE]
@@ -133,7 +133,7 @@ fn prune_says_what_it_would_do() {
     assert_snapshot!(project.run(&["prune", "--status", "failed,partially_succeeded"]), @r"
     exit 0
     ── stdout
-    run status age records blobs artifacts shared files total workflow
+    run status age total records blobs artifacts shared files workflow
     [ID] partially_succeeded [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Fails
 
     --force would remove this run and free about [SIZE] of the disk and [SIZE] in the database for later runs.

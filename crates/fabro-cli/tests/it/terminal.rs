@@ -21,6 +21,8 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// A command on a terminal of its own.
 struct Terminal {
     screen: Arc<Mutex<avt::Terminal>>,
+    /// All that was sent to it.
+    raw: Arc<Mutex<String>>,
     device: Arc<OwnedFd>,
     child: Child,
     reader: JoinHandle<()>,
@@ -28,13 +30,24 @@ struct Terminal {
 
 impl Terminal {
     fn start(project: &Project, args: &[&str], columns: u16, rows: u16) -> Self {
+        let screen = avt::Terminal::with_scrollback(columns.into(), rows.into(), None).unwrap();
+        Self::start_on(project, args, columns, rows, Arc::new(Mutex::new(screen)))
+    }
+
+    /// The same, with what other commands have left on the screen.
+    fn start_on(
+        project: &Project,
+        args: &[&str],
+        columns: u16,
+        rows: u16,
+        screen: Arc<Mutex<avt::Terminal>>,
+    ) -> Self {
         let device = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&device).unwrap();
         unlockpt(&device).unwrap();
         let name = ptsname(&device, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY;
         let line = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
-        let screen = avt::Terminal::with_scrollback(columns.into(), rows.into(), None).unwrap();
         let device = Arc::new(device);
         set_size(&device, columns, rows);
         let mut command = project.command(args);
@@ -43,9 +56,10 @@ impl Terminal {
         let child = command.spawn().unwrap();
         // The command has the only other ends of the line: when it ends, reading ends.
         drop(command);
-        let screen = Arc::new(Mutex::new(screen));
+        let raw = Arc::new(Mutex::new(String::new()));
         let reader = {
             let screen = Arc::clone(&screen);
+            let raw = Arc::clone(&raw);
             let mut output = File::from(device.try_clone().unwrap());
             std::thread::spawn(move || {
                 let mut bytes = [0; 4096];
@@ -58,12 +72,14 @@ impl Terminal {
                         Err(error) => error.valid_up_to(),
                     };
                     let rest = text.split_off(whole);
-                    screen.lock().unwrap().feed([str::from_utf8(&text).unwrap()]);
+                    let whole = str::from_utf8(&text).unwrap();
+                    raw.lock().unwrap().push_str(whole);
+                    screen.lock().unwrap().feed([whole]);
                     text = rest;
                 }
             })
         };
-        Self { screen, device, child, reader }
+        Self { screen, raw, device, child, reader }
     }
 
     fn resize(&self, columns: u16, rows: u16) {
@@ -100,6 +116,12 @@ impl Terminal {
 
     fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until a killed command has gone.
+    fn join(mut self) {
+        self.child.wait().unwrap();
+        self.reader.join().unwrap();
     }
 
     /// The exit code and all lines, once the command has ended.
@@ -333,4 +355,152 @@ fn validation_follows_the_files() {
     terminal.interrupt();
     let (code, lines) = terminal.end();
     assert_eq!(code, 130, "{}", lines.join("\n"));
+}
+
+/// What a command writes to a terminal of so many columns, as it is sent, without its colors.
+#[track_caller]
+fn sent(project: &Project, args: &[&str], columns: u16) -> String {
+    let terminal = Terminal::start(project, args, columns, 24);
+    let raw = Arc::clone(&terminal.raw);
+    terminal.end();
+    let raw = raw.lock().unwrap();
+    regex::Regex::new("\x1b\\[[0-9;]*m").unwrap().replace_all(&raw, "").replace("\r\n", "\n")
+}
+
+/// Nothing is garbled, nothing but colors controls the terminal, and no line is wider than it.
+#[track_caller]
+fn fits(text: &str, columns: u16, args: &[&str]) {
+    for line in text.lines() {
+        let is_garbled = line.contains(|c: char| c == '\u{fffd}' || c.is_control());
+        let width = line.chars().count();
+        assert!(!is_garbled && width <= columns.into(), "{args:?}, {columns}: {line:?}\n{text}");
+    }
+}
+
+/// All commands, with the commands below them.
+fn commands(project: &Project) -> Vec<Vec<String>> {
+    let listed = |path: &[String]| {
+        let mut words: Vec<&str> = path.iter().map(String::as_str).collect();
+        words.push("--help");
+        let help = String::from_utf8(project.output(&words).stdout).unwrap();
+        let below = match path {
+            [] => help.split("\n\n").nth(2).unwrap().to_owned(),
+            _ => help.split("Commands:\n").nth(1).unwrap_or_default().to_owned(),
+        };
+        let lines = below.split("\n\n").next().unwrap_or_default().to_owned();
+        let titles =
+            regex::Regex::new("^  (Start|Watch|Answer|Understand|Go back|Keep|Check|Serve)")
+                .unwrap();
+        let lines = lines.lines().map(move |line| titles.replace(line, "").trim().to_owned());
+        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut found = vec![Vec::new()];
+    for name in listed(&[]) {
+        let path = vec![name];
+        let below = listed(&path).into_iter().filter(|name| !name.is_empty() && name != "help");
+        found.extend(below.map(|name| [path.clone(), vec![name]].concat()));
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn help_errors_and_versions_are_right_on_every_terminal() {
+    let project = Project::new();
+    let commands = commands(&project);
+    assert!(commands.len() > 45, "{commands:?}");
+    for path in &commands {
+        for last in ["-h", "--help", "--version", "--bogus"] {
+            for columns in [80, 140] {
+                let mut args: Vec<&str> = path.iter().map(String::as_str).collect();
+                args.push(last);
+                let text = sent(&project, &args, columns);
+                fits(&text, columns, &args);
+                let expected = match last {
+                    "--version" => "fabro 0.",
+                    "--bogus" => "error: unexpected argument '--bogus' found",
+                    _ => "Usage: fabro",
+                };
+                let is_version = last == "--version" && text.starts_with("fabro");
+                assert!(is_version || text.contains(expected), "{args:?}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn own_errors_fit_into_the_terminal() {
+    let project = Project::hello();
+    let cases: [&[&str]; 8] = [
+        &["stop", "latest"],
+        &["pause"],
+        &["run"],
+        &["run", "hello", "-y"],
+        &["run", "hello", "--set", "some_name=some longer value of this input"],
+        &["replay"],
+        &["inspect", "nowhere"],
+        &["answer", "latest", "y"],
+    ];
+    for args in cases {
+        let text = sent(&project, args, 80);
+        assert!(text.starts_with("error: "), "{text}");
+        fits(&text, 80, args);
+    }
+    let piped = project.run(&["pause"]);
+    assert_eq!(piped.lines().count(), 4, "{piped}");
+}
+
+#[test]
+fn reports_fit_into_a_narrow_terminal() {
+    let project = Project::hello();
+    let run = sent(&project, &["run", "hello"], 80);
+    let start = run.lines().take_while(|line| !line.contains("write"));
+    let start: Vec<_> = start.map(|line| line.trim_start_matches(CLEARED)).collect();
+    assert_eq!(start.len(), 2, "{run:?}");
+    fits(&start.join("\n"), 80, &["run"]);
+    let du = sent(&project, &["du"], 80);
+    fits(&du, 80, &["du"]);
+    assert!(du.contains("total"), "{du}");
+    let trace = sent(&project, &["trace"], 80);
+    fits(&trace, 80, &["trace"]);
+    let names: Vec<_> = trace.lines().map(|line| line.get(20..).unwrap_or_default()).collect();
+    assert_eq!(
+        names[..4],
+        ["span", "invoke_workflow hello", "  stage start", "  invoke_agent write"]
+    );
+    assert!(trace.contains("    chat scripted"), "{trace}");
+    let json = sent(&project, &["trace", "--json"], 80);
+    assert!(json.starts_with("{\"resourceSpans\""), "{json}");
+}
+
+/// What a start sends to clear what a killed driver left.
+const CLEARED: &str = "\x1b[?7h\r\x1b[K\x1b[C\x1b[J\r";
+
+#[test]
+fn a_start_after_a_killed_driver_draws_clean_lines() {
+    let flow = r#"digraph { start -> all; all [shape=component]; join [shape=tripleoctagon]; join -> exit
+        a [shape=parallelogram, script="until [ -e go ]; do sleep 0.05; done"]
+        b [shape=parallelogram, script="until [ -e go ]; do sleep 0.05; done"]
+        c [shape=parallelogram, script="until [ -e go ]; do sleep 0.05; done"]
+        all -> a -> join; all -> b -> join; all -> c -> join }"#;
+    let project =
+        Project::with(&[("flow.fabro", flow), ("next.fabro", "digraph { start -> exit }")]);
+    let terminal = Terminal::start(&project, &["run", "flow.fabro"], 80, 24);
+    terminal.wait_for("c ");
+    let id = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let screen = Arc::clone(&terminal.screen);
+    rustix::process::kill_process(Pid::from_child(&terminal.child), Signal::KILL).unwrap();
+    terminal.join();
+    project.write("go", b"");
+    let next = Terminal::start_on(&project, &["resume", &id], 80, 24, screen);
+    let (code, lines) = next.end();
+    let all = lines.join("\n");
+    assert_eq!(code, 0, "{all}");
+    for name in ["a", "b", "c"] {
+        let shown = lines.iter().filter(|line| {
+            let mut words = line.split_whitespace();
+            words.any(|word| word == name)
+        });
+        assert_eq!(shown.count(), 2, "{name} is finished, and in the table:\n{all}");
+    }
 }

@@ -26,7 +26,7 @@ fn warnings_of_the_workflow_are_shown_before_it_runs() {
     ── stderr
     one.fabro:2:12: warning[unhandled-failure]: when `work` fails, the run continues and ends partially_succeeded (add an edge for it: work -> … [condition="outcome=failed"]; or on_failure="stop" or "continue" for the node or the graph)
     one.fabro:3:45: warning[misspelled-attribute]: `promt` is not an attribute of nodes (did you mean `prompt`?)
-    run [ID] · follow: fabro logs [ID] -f
+    run [ID] · fabro logs [ID] -f
     ✓ work [T]  → exit
 
     stage  visits  status time  tokens
@@ -40,7 +40,7 @@ fn warnings_of_the_workflow_are_shown_before_it_runs() {
     flows/many.fabro:10:3: warning[unreachable-node]: no path leads from the start to `n8` (add an edge to it, or remove it)
     flows/many.fabro:11:3: warning[unreachable-node]: no path leads from the start to `n9` (add an edge to it, or remove it)
     … and 4 more: fabro validate flows/many.fabro
-    run [ID] · follow: fabro logs [ID] -f
+    run [ID] · fabro logs [ID] -f
     ");
     assert_snapshot!(project.run(&["run", "one.fabro", "--quiet"]), @"exit 0");
     let json = project.output(&["run", "one.fabro", "--json"]);

@@ -132,7 +132,7 @@ fn each_stage_that_changes_files_is_a_commit() {
         exit 0
         ── stderr
         warning: the run begins with commit [SHA]: 2 files that differ from it are not in its worktree: a.txt, w.fabro
-        run [ID] · follow: fabro logs [ID] -f
+        run [ID] · fabro logs [ID] -f
         ✓ one [T]  → same
         ✓ same [T]  → two
         ✓ two [T]  → exit
@@ -195,7 +195,7 @@ fn forks_and_rewinds_have_the_files_of_their_stage() {
         assert_snapshot!(project.run(&["resume", "latest"]), @r"
         exit 0
         ── stderr
-        run [ID] · follow: fabro logs [ID] -f
+        run [ID] · fabro logs [ID] -f
         · run resumed
         ✓ same [T]  → two
         ✓ two [T]  → exit
@@ -220,7 +220,7 @@ fn forks_and_rewinds_have_the_files_of_their_stage() {
         assert_snapshot!(project.run(&["resume", &run]), @r"
         exit 0
         ── stderr
-        run [ID] · follow: fabro logs [ID] -f
+        run [ID] · fabro logs [ID] -f
         ! the files are as the last stage left them; what was changed since is kept as refs/fabro/kept/[ID]/[SHA]
         · run resumed
         ✓ two [T]  → exit
@@ -276,7 +276,7 @@ fn a_killed_stage_begins_again_with_the_files_before_it() {
     redacted().bind(|| assert_snapshot!(project.run(&["resume", &run]), @r"
     exit 0
     ── stderr
-    run [ID] · follow: fabro logs [ID] -f
+    run [ID] · fabro logs [ID] -f
     ! the files are as the last stage left them; what was changed since is kept as refs/fabro/kept/[ID]/[SHA]
     · run resumed
     ✓ two [T]  → exit
@@ -679,4 +679,67 @@ fn what_is_no_work_of_a_script_is_committed_too() {
     assert_eq!(touched("one"), serde_json::json!(["one.txt"]));
     assert_eq!(touched("two"), serde_json::Value::Null);
     assert_eq!(touched("three"), serde_json::json!(["three.txt"]));
+}
+
+#[test]
+fn prune_removes_branches_that_are_merged_or_discarded() {
+    let project = repository(
+        r#"digraph W { graph [on_failure=stop]
+            start -> one -> ask
+            one [shape=parallelogram, script="echo $FABRO_RUN_ID > one.txt"]
+            ask [shape=hexagon, label="Apply the changes?"]
+            ask -> exit [label="[A] Apply"]; ask -> exit [label="[D] Discard"] }"#,
+    );
+    project.write("apply.json", br#"{"ask": ["A"]}"#);
+    project.write("discard.json", br#"{"ask": ["D"]}"#);
+    let run = |answers: &str| {
+        let text = project.run(&["run", "w.fabro", "--worktree", "--answers", answers]);
+        let (id, dir) = latest(&project);
+        (format!("fabro/run/{id}"), dir, text)
+    };
+    let (merged, merged_dir, advice) = run("apply.json");
+    assert!(advice.contains(&format!("Take them over: git merge {merged}")), "{advice}");
+    let (discarded, discarded_dir, advice) = run("discard.json");
+    assert!(advice.contains("Its changes were discarded at ask@1 (\"Discard\")"), "{advice}");
+    assert!(!advice.contains("git merge"), "{advice}");
+    let (open, open_dir, _) = run("apply.json");
+    git(&project, &["merge", "-q", &merged]);
+    let exists = |dir: &str| project.path().join(dir).exists();
+    let branches = || git(&project, &["branch", "--list", "--format=%(refname:short)", "fabro/*"]);
+
+    let shown = project.json(&["prune", "--json"]);
+    assert_eq!(shown["branches"].as_array().unwrap().len(), 2, "{shown}");
+    assert_eq!(branches().lines().count(), 3, "nothing is removed without --force");
+    let text = project.run(&["prune", "--force"]);
+    assert!(text.contains("removed 2 merged or discarded branches"), "{text}");
+    assert_eq!(branches().trim(), open);
+    assert_eq!(
+        [&merged_dir, &discarded_dir, &open_dir].map(|dir| exists(dir)),
+        [false, false, true]
+    );
+    assert!(!git(&project, &["worktree", "list"]).contains(&merged_dir));
+    assert_eq!(project.json(&["ps", "--json"]).as_array().unwrap().len(), 3, "the runs stay");
+    assert!(!discarded.is_empty());
+
+    project.write(&format!("{open_dir}/mine.txt"), b"not committed\n");
+    git(&project, &["merge", "-q", "-m", "m", &open]);
+    assert_eq!(project.exit(&["prune", "--force"]), 0);
+    assert!(exists(&open_dir), "a worktree with changes stays");
+    git(&project, &["fsck", "--strict"]);
+}
+
+#[test]
+fn commits_of_visits_have_subjects_of_their_own() {
+    let project = repository(
+        r#"digraph W { graph [on_failure=stop]
+            start -> one -> check
+            one [shape=parallelogram, script="echo 1 >> one.txt"]
+            check [shape=parallelogram, script="test $(wc -l < one.txt) -ge 3"]
+            check -> exit [condition="outcome=succeeded"]; check -> one [condition="outcome=failed"] }"#,
+    );
+    assert_eq!(project.exit(&["run", "w.fabro", "--worktree"]), 0);
+    let (run, _) = latest(&project);
+    let log = git(&project, &["log", "--format=%s", &format!("fabro/run/{run}")]);
+    let subject = |node: &str| format!("fabro({run}): {node} (succeeded)\n");
+    assert_eq!(log, subject("one@3") + &subject("one@2") + &subject("one") + "first\n");
 }

@@ -18,6 +18,8 @@ use crate::replay::{Aspect, Difference, ReplayError};
 /// How the instructions of a server's tool begin in a prompt.
 const SERVER_TOOL: &str = "### mcp__";
 
+const STAGE_STARTED: &str = "stage.started";
+
 /// A log as it is compared.
 pub(crate) struct Log {
     lines: BTreeMap<Line, Vec<Item>>,
@@ -29,11 +31,13 @@ pub(crate) struct Log {
 /// A branch, and in it a session that is not the stage's own.
 type Line = (Arc<str>, Option<Arc<str>>);
 
+/// The kind of an event and its stage: where they differ, the logs diverge.
+type At = (&'static str, Option<String>);
+
 /// Something that happened on a line.
 struct Item {
     seq: u64,
-    /// The kind of event and the stage: where they differ, the logs diverge.
-    at: (&'static str, Option<String>),
+    at: At,
     facets: Vec<(Aspect, String)>,
 }
 
@@ -74,8 +78,8 @@ impl Log {
         Ok(log)
     }
 
-    fn items(&self, line: &Line) -> impl Iterator<Item = &Item> {
-        self.lines.get(line).into_iter().flatten()
+    fn items(&self, line: &Line) -> &[Item] {
+        self.lines.get(line).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// A line need not have come as far in both: it was cut off by others.
@@ -113,35 +117,64 @@ fn moved(text: &str, run_dir: &Path) -> Option<String> {
     (!moved.is_empty()).then(|| moved + rest)
 }
 
+/// What is compared of a line after the first event that the other log does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterDivergence {
+    /// Nothing: what follows is a consequence.
+    Nothing,
+    /// From the next stage on that both logs have.
+    NextCommonStage,
+}
+
 /// How many recorded events were looked at, and where they differ.
-pub(crate) fn compare(recorded: &Log, replayed: &Log) -> (u64, Vec<Difference>) {
+pub(crate) fn compare(
+    recorded: &Log,
+    replayed: &Log,
+    after: AfterDivergence,
+) -> (u64, Vec<Difference>) {
     let mut compared = 0;
     let mut found = Vec::new();
     let lines: BTreeSet<&Line> = recorded.lines.keys().chain(replayed.lines.keys()).collect();
     for line in lines {
         let is_loose = recorded.is_loose(line) && replayed.is_loose(line);
-        let mut old = recorded.items(line);
-        let mut new = replayed.items(line);
+        let old = recorded.items(line);
+        let new = replayed.items(line);
+        let starts = match after {
+            AfterDivergence::Nothing => BTreeMap::new(),
+            AfterDivergence::NextCommonStage => stage_starts(new),
+        };
+        let mut at = (0, 0);
         loop {
-            let pair = (old.next(), new.next());
-            compared += u64::from(pair.0.is_some());
-            match pair {
-                (Some(old), Some(new)) if old.at == new.at => {
-                    found.extend(facet_differences(line, old, new));
+            match (old.get(at.0), new.get(at.1)) {
+                (Some(one), Some(other)) if one.at == other.at => {
+                    found.extend(facet_differences(line, one, other));
+                    at = (at.0 + 1, at.1 + 1);
                 }
                 (None, None) => break,
                 // What comes after the end of the record has nothing to be compared with.
                 (None, Some(_)) if !recorded.is_whole => break,
                 _ if is_loose => break,
-                (old, new) => {
-                    found.push(divergence(line, old, new));
-                    break;
+                (one, other) => {
+                    found.push(divergence(line, one, other));
+                    let common = (at.0..old.len()).find_map(|place| {
+                        let there = *starts.get(&old[place].at)?;
+                        (there >= at.1).then_some((place, there))
+                    });
+                    let Some(common) = common else { break };
+                    at = common;
                 }
             }
         }
+        compared += old.len().min(at.0 + 1) as u64;
     }
     found.sort_by_key(|(seq, _)| *seq);
     (compared, found.into_iter().map(|(_, difference)| difference).collect())
+}
+
+/// Where stages start on a line.
+fn stage_starts(items: &[Item]) -> BTreeMap<&At, usize> {
+    let starts = items.iter().enumerate().filter(|(_, item)| item.at.0 == STAGE_STARTED);
+    starts.map(|(place, item)| (&item.at, place)).collect()
 }
 
 fn facet_differences(line: &Line, old: &Item, new: &Item) -> Vec<(u64, Difference)> {
@@ -237,7 +270,7 @@ fn facets(
         EventBody::StageStarted { handler, fidelity, thread_id, .. } => {
             let thread = thread_id.as_ref().map(|it| format!(", thread {it}")).unwrap_or_default();
             let text = format!("{handler}, fidelity {}{thread}", fidelity.as_str());
-            ("stage.started", one(Aspect::Start, text))
+            (STAGE_STARTED, one(Aspect::Start, text))
         }
         EventBody::StageRetrying { attempt, failure, .. } => {
             let text = format!("attempt {attempt} failed: {}", why(failure));

@@ -13,7 +13,7 @@ use fabro_run::{Bundle, RunSettings};
 use fabro_store::{Batch, MemoryStore, RunLog, Store};
 use fabro_types::RunId;
 
-use crate::replay::compare::{Log, compare};
+use crate::replay::compare::{AfterDivergence, Log, compare};
 use crate::replay::player::Player;
 use crate::replay::record::Record;
 use crate::replay::tools::RecordedTools;
@@ -43,8 +43,8 @@ impl Replay {
     }
 }
 
-/// Compares two recorded runs as a replay is compared with its record: `recorded` is of the first run, and
-/// `replayed` of the second one.
+/// Compares two recorded runs as a replay is compared with its record: `recorded` is of the first run, the older
+/// one, and `replayed` of the second one. Where they diverge, the comparison goes on at the next stage of both.
 ///
 /// # Errors
 ///
@@ -57,7 +57,8 @@ pub fn compare_runs(
     let run_id = first.first().map_or(RunId::from_parts(0, 0), |event| event.run_id);
     let read = |events| Log::read(&checkpoint::effective(events), blobs, None);
     let recorded = read(first)?;
-    let (compared, differences) = compare(&recorded, &read(second)?);
+    let second = read(second)?;
+    let (compared, differences) = compare(&recorded, &second, AfterDivergence::NextCommonStage);
     Ok(Report {
         run_id,
         compared,
@@ -139,7 +140,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let run_dir = run_dir.as_deref();
     let old = Log::read(&recorded, &*overlay, run_dir)?;
     let new = Log::read(&counted(&events, after), &*overlay, run_dir)?;
-    let (compared, differences) = compare(&old, &new);
+    let (compared, differences) = compare(&old, &new, AfterDivergence::Nothing);
     let unanswered = player.unanswered;
     Ok(Report {
         run_id: run,

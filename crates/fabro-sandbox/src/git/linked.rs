@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::git::GitError;
 use crate::git::filters::Filters;
@@ -39,6 +40,51 @@ impl LinkedWorktrees {
         Ok(Self { common, links })
     }
 
+    /// Whether a branch is in another one that is not a run's, here or as it was fetched from a remote. `None` when there is
+    /// no such branch.
+    ///
+    /// # Errors
+    ///
+    /// Git failed.
+    pub async fn is_merged(&self, branch: &str) -> Result<Option<bool>, GitError> {
+        let reference = format!("refs/heads/{branch}");
+        let name = "--format=%(refname)";
+        if self.output("for-each-ref", &[name, &reference]).await?.is_empty() {
+            return Ok(None);
+        }
+        let arguments = ["--contains", &reference, name, "refs/heads", "refs/remotes"];
+        let others = self.output("for-each-ref", &arguments).await?;
+        let others = String::from_utf8_lossy(&others);
+        Ok(Some(others.lines().any(|it| !it.starts_with("refs/heads/fabro/"))))
+    }
+
+    /// Removes the directories of the worktrees, but for what `dir` does not have in it.
+    ///
+    /// # Errors
+    ///
+    /// A directory cannot be removed.
+    pub fn remove_directories(&self, dir: &Path) -> Result<(), GitError> {
+        for link in &self.links {
+            let place = fs::read(link.join("gitdir"))?;
+            let place = PathBuf::from(OsStr::from_bytes(place.trim_ascii_end()));
+            let Some(top) = place.parent() else { continue };
+            // The link is a file of the repository, which may name anything.
+            let is_plain = top.components().all(|part| part != Component::ParentDir);
+            if is_plain && top.starts_with(dir) && top.exists() {
+                fs::remove_dir_all(top)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn output(&self, command: &'static str, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
+        let variables = [("GIT_DIR", self.common.as_os_str())];
+        let filters = &Filters::NOT_NEEDED;
+        let git = GitCommand { dir: &self.common, filters, variables: &variables, patterns: false };
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        git.output(command, &arguments).await
+    }
+
     /// Makes the repository forget them, once they were removed, and removes the branches whose names begin with
     /// `branches`, but for those that another worktree has checked out.
     ///
@@ -48,25 +94,20 @@ impl LinkedWorktrees {
     pub async fn forget(self, branches: &str) -> Result<(), GitError> {
         let mut result = Ok(());
         for link in &self.links {
-            if let Err(error) = fs::remove_dir_all(link) {
+            if let Err(error) = fs::remove_dir_all(link)
+                && error.kind() != io::ErrorKind::NotFound
+            {
                 result = result.and(Err(error.into()));
             }
         }
         let under = format!("refs/heads/{branches}");
-        let variables = [("GIT_DIR", self.common.as_os_str())];
-        let filters = &Filters::NOT_NEEDED;
-        let git = GitCommand { dir: &self.common, filters, variables: &variables, patterns: false };
-        let run = async |command, arguments: &[&str]| {
-            let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-            git.output(command, &arguments).await
-        };
         let format = "--format=%(objectname) %(worktreepath) %(refname)";
-        let listed = run("for-each-ref", &[format, &under]).await?;
+        let listed = self.output("for-each-ref", &[format, &under]).await?;
         for line in String::from_utf8_lossy(&listed).lines() {
             let mut parts = line.splitn(3, ' ');
             if let (Some(commit), Some(""), Some(reference)) =
                 (parts.next(), parts.next(), parts.next())
-                && let Err(error) = run("update-ref", &["-d", reference, commit]).await
+                && let Err(error) = self.output("update-ref", &["-d", reference, commit]).await
             {
                 result = result.and(Err(error));
             }
