@@ -251,6 +251,11 @@ impl Cursor {
         would && !self.resumes_threads()
     }
 
+    /// How many model turns each node used.
+    pub fn model_turns(&self) -> &OrdMap<Arc<str>, u32> {
+        self.turns.counts()
+    }
+
     /// True for the branch of a fan-out.
     pub fn is_branch(&self) -> bool {
         !BranchPath::new(&self.branch).is_main()

@@ -99,8 +99,11 @@ fn a_retry_survives_kills() {
     retry(&bench);
     let events = bench.events();
     for cut in before + 1..events.len() {
-        // The end of a fan-out is one commit.
-        if matches!(events[cut - 1].entry.body, EventBody::ParallelCompleted { .. }) {
+        // The end of a fan-out is one commit, and so is that of the run.
+        let last = &events[cut - 1].entry;
+        if matches!(last.body, EventBody::ParallelCompleted { .. })
+            || last.node_id.as_deref() == Some("exit")
+        {
             continue;
         }
         let again = Bench::new(&format!("digraph {{ {FORK} }}"), &[]);

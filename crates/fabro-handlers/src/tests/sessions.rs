@@ -271,7 +271,12 @@ fn a_driver_that_dies_at_any_record_pays_for_no_turn_twice() {
     let now = |scene: &Scene| {
         let state = scene.state();
         let main = state.main().unwrap().clone();
-        (main.context.to_json(), main.turns, state.usage, talk(scene).replace("resumed\n", ""))
+        (
+            main.context.to_json(),
+            main.model_turns().clone(),
+            state.usage,
+            talk(scene).replace("resumed\n", ""),
+        )
     };
     let end = now(&scene);
     for log in scene.beginnings(scene.run_id()) {
