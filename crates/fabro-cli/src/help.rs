@@ -27,7 +27,7 @@ const GROUPS: [Group; 8] = [
         &["explain", "cost"],
         &["diff", "context", "compare", "graph", "trace", "replay"],
     ),
-    group("Go back", &["rewind", "fork"], &[]),
+    group("Go back", &["retry", "rewind"], &["fork"]),
     group("Keep", &["report"], &["artifact", "dump", "rm", "prune", "du", "verify", "backup"]),
     group("Check", &["validate", "doctor"], &["settings", "fmt", "explain-attribute", "model"]),
     group("Serve", &["serve"], &["mcp", "sandbox", "completion"]),

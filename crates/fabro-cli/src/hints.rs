@@ -31,7 +31,7 @@ const HINTS: [Hint; 22] = [
         "shows what happens in a run until it ends",
     ),
     hint(
-        &["restart", "retry", "rerun"],
+        &["restart", "rerun"],
         "resume {RUN}",
         "continues a run; `fabro rewind RUN STAGE` goes back in it first, `fabro run` starts another one",
     ),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::detect::detect_providers;
 use crate::error::{ConfigError, Findings};
 use crate::file::read_text;
+use crate::owner::check_owner;
 use crate::reader::review;
 use crate::review::SettingsFile;
 
@@ -137,6 +138,7 @@ fn holds(name: &str, stronger: &BTreeSet<String>) -> bool {
 
 /// All that a file sets.
 fn settings_of(path: PathBuf, kind: SettingsFile) -> Result<Vec<EffectiveSetting>, ConfigError> {
+    check_owner(&path)?;
     let text = read_text(&path)?;
     let (checked, review) = review(&text, kind.schema());
     if review.findings.iter().any(|finding| finding.severity == Severity::Error) {

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::global::{Global, find, stdout_width};
 use crate::output;
 
-/// Compare two runs: stages, prompts, answers, edges
+/// Compare two runs: stages, prompts, edges
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro compare 01K3 latest\n  fabro compare 01K3 01K4 --json | jq '.differences[].stage'\n\nThe old run is at the left and its lines begin with -, the new one is at the right and its lines begin with +. Where the runs part, the comparison goes on at the next stage that both have."

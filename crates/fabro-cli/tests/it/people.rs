@@ -509,10 +509,10 @@ fn a_run_is_taken_back() {
 fn runs_are_removed() {
     let _filters = filters().bind_to_scope();
     let project = Project::hello();
-    assert_snapshot!(project.run(&["rm", "latest", "zzz"]), @r"
+    assert_snapshot!(project.run(&["rm", "latest", "zzzz"]), @r"
     exit 2
     ── stderr
-    error: there is no run `zzz`; `fabro ps` lists them
+    error: there is no run `zzzz`; `fabro ps` lists them
     ");
     assert_snapshot!(project.run(&["rm", "latest"]), @r"
     exit 0

@@ -490,8 +490,9 @@ fn a_start_after_a_killed_driver_draws_clean_lines() {
     let id = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
     let screen = Arc::clone(&terminal.screen);
     rustix::process::kill_process(Pid::from_child(&terminal.child), Signal::KILL).unwrap();
-    terminal.join();
+    // The scripts that the driver leaves hold its terminal open.
     project.write("go", b"");
+    terminal.join();
     let next = Terminal::start_on(&project, &["resume", &id], 80, 24, screen);
     let (code, lines) = next.end();
     let all = lines.join("\n");
