@@ -108,6 +108,7 @@ impl Command {
     fn changes_runs(&self) -> bool {
         match self {
             Self::Resume(_)
+            | Self::Retry(_)
             | Self::Answer(_)
             | Self::Steer(_)
             | Self::Cancel(_)

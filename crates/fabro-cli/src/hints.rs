@@ -32,8 +32,8 @@ const HINTS: [Hint; 22] = [
     ),
     hint(
         &["restart", "rerun"],
-        "resume {RUN}",
-        "continues a run; `fabro rewind RUN STAGE` goes back in it first, `fabro run` starts another one",
+        "retry {RUN}",
+        "runs again what failed; `fabro rewind RUN STAGE` goes back to a stage, `fabro run` starts another run",
     ),
     hint(&["exec", "execute", "launch"], "run {FILE}", "runs a workflow"),
     hint(

@@ -15,11 +15,10 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::{ActiveStage, RecordedAnswer};
-use crate::exit::never_reached;
 use crate::fanout::FanOut;
 use crate::for_each;
 use crate::inconsistent::Inconsistent;
-use crate::open_failures::{OpenFailure, OpenFailures, handled_by_older_rule};
+use crate::open_failures::{OpenFailure, OpenFailures, handled_by_older_rule, never_reached};
 use crate::select::place_of;
 use crate::turns::{Turns, add_growth, take_most};
 

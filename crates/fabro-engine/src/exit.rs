@@ -13,6 +13,7 @@ use crate::cursor::Cursor;
 use crate::inconsistent::Inconsistent;
 use crate::line::{MAIN, is_main};
 use crate::machine::{Machine, completed};
+use crate::open_failures::never_reached;
 use crate::run_vars::RunVars;
 use crate::select::Values;
 use crate::transition::{GoalGates, jump_to_gate_target};
@@ -172,12 +173,4 @@ impl Machine {
                 && (parallel.join_policy.allows_failed_branches() || !leading.any(visited))
         })
     }
-}
-
-/// The failure of a goal gate that no visit has reached.
-pub(crate) fn never_reached(gate: &str) -> Failure {
-    let message = format!("the run came to its exit, and never to the goal gate `{gate}`");
-    let remedy = "lead every path through it, or give the exit of the other paths a `status`";
-    let failure = Failure::new(FailureClass::Deterministic, message).signed(gate);
-    Failure { details: Some(remedy.to_owned()), ..failure }
 }

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fabro_blob::READ_LIMIT;
-use fabro_events::{
-    Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason, StageFailure,
-};
+use fabro_events::{Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason};
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::{Backend, NodeSpec};
 use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, OnFailure, Outcome, Status};

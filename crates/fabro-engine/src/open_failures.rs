@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fabro_events::{EdgeChoice, StageFailure, Tier};
-use fabro_types::{BranchPath, Status};
+use fabro_types::{BranchPath, Failure, FailureClass, Status};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
@@ -158,4 +158,12 @@ pub(crate) fn handled_by_older_rule(choice: &EdgeChoice) -> bool {
 pub(crate) fn is_jump(choice: &EdgeChoice) -> bool {
     let jumps = [Tier::RetryTarget, Tier::FallbackRetryTarget, Tier::GoalGate];
     jumps.contains(&choice.tier) || choice.restart
+}
+
+/// The failure of a goal gate that no visit has reached.
+pub(crate) fn never_reached(gate: &str) -> Failure {
+    let message = format!("the run came to its exit, and never to the goal gate `{gate}`");
+    let remedy = "lead every path through it, or give the exit of the other paths a `status`";
+    let failure = Failure::new(FailureClass::Deterministic, message).signed(gate);
+    Failure { details: Some(remedy.to_owned()), ..failure }
 }

@@ -176,7 +176,7 @@ mod tests {
             let stage =
                 AskingStage { node, branch, visit, taken: &taken, taken_before_visit: before };
             let answer = complete(&script.model_of(&stage), request()).await;
-            answer.map_or_else(|error| error.kind.to_string(), |reply| reply.text())
+            answer.map_or_else(|error| format!("{:?}", error.kind), |reply| reply.text())
         };
         assert_eq!(text("work", "", 1, 0, 0).await, "w0");
         assert_eq!(text("work", "each@1/work[0]", 1, 1, 0).await, "w1");

@@ -1,16 +1,16 @@
 //! Why a run cannot be created, changed or driven.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
-use crate::gates::NamedGate;
 use crate::{BundleError, GoalError};
 use fabro_config::ConfigError;
 use fabro_engine::{DriveError, Inconsistent, PlanError};
 use fabro_gate::NoMatch;
 use fabro_store::StoreError;
-use fabro_types::{Diagnostic, RunId, RunStatus};
+use fabro_types::{Diagnostic, RunId, RunStatus, one_line};
 
 /// The rule of the findings that name what stages need and this machine or its settings do not have.
 pub const UNAVAILABLE: &str = "unavailable";
@@ -227,4 +227,25 @@ fn agent_name(node: Option<&str>) -> String {
 
 fn named_provider(provider: Option<&str>) -> String {
     provider.map_or_else(String::new, |name| format!(", and no provider `{name}`"))
+}
+
+/// An open gate, as messages name it: its name, its element and its question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedGate {
+    /// Its shortest name.
+    pub name: String,
+    /// The element that it asks about.
+    pub item: Option<String>,
+    /// The question.
+    pub question: String,
+}
+
+impl fmt::Display for NamedGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(item) = &self.item {
+            write!(f, "  {}", one_line(item, 40))?;
+        }
+        write!(f, "  {}", one_line(&self.question, 60))
+    }
 }

@@ -1,7 +1,6 @@
 //! Open gates: those that wait for an answer, and their names.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use fabro_engine::checkpoint::{self, StageName};
@@ -11,7 +10,7 @@ use fabro_store::{InboxId, Message, Store, StoreError};
 use fabro_types::{BranchPath, RunId, one_line};
 use serde::Serialize;
 
-use crate::{RunError, Within, running_members};
+use crate::{NamedGate, RunError, Within, running_members};
 
 /// A gate that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -108,27 +107,6 @@ fn elements(stages: &[String]) -> String {
 
 fn branch_of(stage: &str) -> BranchPath<'_> {
     BranchPath::split_stage(stage).0.unwrap_or(BranchPath::MAIN)
-}
-
-/// An open gate, as a person is told of it: its name, its element and its question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedGate {
-    /// Its shortest name.
-    pub name: String,
-    /// The element that it asks about.
-    pub item: Option<String>,
-    /// The question.
-    pub question: String,
-}
-
-impl fmt::Display for NamedGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        if let Some(item) = &self.item {
-            write!(f, "  {}", one_line(item, 40))?;
-        }
-        write!(f, "  {}", one_line(&self.question, 60))
-    }
 }
 
 /// The shortest unambiguous name of each gate: `NODE@VISIT` or `NODE[ELEMENT]`, else with the stages that hold it, else

@@ -132,11 +132,10 @@ pub use control::{
     Cancellation, ForkChanges, ForkPoint, answer, cancel, fork, is_driven, record_compaction,
     rewind, steer,
 };
-pub use error::{RunError, SetupError, UNAVAILABLE};
+pub use error::{NamedGate, RunError, SetupError, UNAVAILABLE};
 pub use family::{Member, Within, holding_stages, run_redactor, running_members};
 pub use gates::{
-    AskedGates, Gate, NamedGate, gate_names, gates_of_family, named_gates, open_gates,
-    open_gates_of_family,
+    AskedGates, Gate, gate_names, gates_of_family, named_gates, open_gates, open_gates_of_family,
 };
 pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};

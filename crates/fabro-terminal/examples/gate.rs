@@ -11,7 +11,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         node: "review".into(),
         visit: 1,
         text: "Ship it?".to_owned(),
-        preview: Some("3 files changed".to_owned()),
         options: options([("[A] Approve", "ship"), ("[R] Revise", "plan"), ("Stop", "exit")]),
         freeform: std::env::args().any(|argument| argument == "--freeform"),
         ..Question::default()

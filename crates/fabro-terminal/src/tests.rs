@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use fabro_engine::{Input, checkpoint};
+use fabro_engine::{Idle, Input, checkpoint};
 use fabro_events::{AnsweredBy, Event, EventBody, GateOption, QuestionType};
 use fabro_types::{Outcome, RunId};
 use serde_json::json;
@@ -216,12 +216,7 @@ fn a_gate_is_told() {
         notes: vec![asked.into()],
         blobs: Vec::new(),
     });
-    bench.input(Input::Idle {
-        gates: vec!["gate".into()],
-        unavailable: Vec::new(),
-        failed_turns: [].into(),
-        used: [].into(),
-    });
+    bench.input(Input::Idle(Box::new(Idle { gates: vec!["gate".into()], ..Idle::default() })));
     bench.input(Input::Resume { max_cost: None });
     let answered = EventBody::GateAnswered {
         selected: "Y".into(),

@@ -10,6 +10,7 @@ mod fan_out_retries;
 mod for_each;
 mod in_memory;
 mod machine;
+mod reference;
 mod results;
 mod resume;
 mod retries_of_runs;
