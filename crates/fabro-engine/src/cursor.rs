@@ -497,7 +497,10 @@ impl Cursor {
         self.context.set(keys::PREFERRED_LABEL, Value::from(label));
         self.position =
             Position::ChoosingEdge { node: Arc::clone(&stage.node), visit: stage.visit };
-        self.note_result(outcome);
+        // An exit runs nothing: what was before it stays readable when the run has ended.
+        if stage.handler != NodeKind::Exit {
+            self.note_result(outcome);
+        }
         if stage.handler == NodeKind::Conditional {
             return Ok(());
         }

@@ -106,13 +106,10 @@ pub fn branch_nodes(workflow: &Workflow, fan_out: NodeIx, join: Option<NodeIx>) 
 /// Whether a prompt, a script or an inner list of these nodes reads the element of a list, or the number of it.
 pub fn reads_element<'n>(
     list: &ForEachSpec,
-    path: impl IntoIterator<Item = (&'n Node, &'n NodeSpec)>,
+    path: impl IntoIterator<Item = &'n NodeSpec>,
 ) -> bool {
     let keys = list.element_keys();
-    path.into_iter().any(|(node, spec)| {
-        let stdin = node.attrs.text("stdin_source");
-        spec.reads_context(&keys) || stdin.is_some_and(|key| is_in(key, &keys))
-    })
+    path.into_iter().any(|spec| spec.reads_context(&keys))
 }
 
 impl Plan {
@@ -126,7 +123,7 @@ impl Plan {
     pub fn reads_element(&self, fan_out: NodeIx) -> bool {
         let list = self.spec(fan_out).parallel().and_then(|it| it.for_each.as_ref());
         let path = self.branch_nodes(fan_out);
-        let path = path.iter().map(|ix| (self.workflow().node(*ix), self.spec(*ix)));
+        let path = path.iter().map(|ix| self.spec(*ix));
         list.is_some_and(|list| reads_element(list, path))
     }
 }
@@ -139,10 +136,11 @@ mod tests {
 
     #[track_caller]
     fn check(nodes: &str, expect: bool) {
+        let work = if nodes.starts_with("work [") { "" } else { "work [prompt=x]; " };
         let source = format!(
             "digraph {{ start -> l -> each -> work -> end -> exit; l [shape=parallelogram, script=ls]; \
              each [shape=component, for_each=\"command.output\", as=file]; \
-             end [shape=tripleoctagon, prompt=\"{{{{ context.file }}}}\"]; work [prompt=x]; {nodes} }}"
+             end [shape=tripleoctagon, prompt=\"{{{{ context.file }}}}\"]; {work}{nodes} }}"
         );
         let plan = Plan::compile(Workflow::from_source("test", &source).unwrap()).unwrap();
         let (each, _) = plan.node("each").unwrap();

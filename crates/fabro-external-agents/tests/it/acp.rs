@@ -154,7 +154,7 @@ async fn ends_have_reasons_and_classes() {
     ");
     assert_snapshot!(answer("refuse", Permissions::Full).await, @r"
     says 6
-    error: fake_agent: it refused to continue: change the prompt
+    error: fake_agent: it refused to continue: change the prompt (deterministic)
     ");
     assert_snapshot!(answer("fail", Permissions::Full).await, @"error: fake_agent: Internal error: come back later (transient_infra, unavailable)");
     let place = Place::new();
@@ -201,7 +201,7 @@ async fn settings_reach_the_agent() {
     session: s1
     warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
     ");
-    assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not accepted: fake_agent: Method not found: session/set_model");
+    assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not accepted: fake_agent: Method not found: session/set_model (deterministic)");
     assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not accepted: fake_agent: Invalid params");
     assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not accepted: fake_agent: the agent has no such option, only [which-model, fast]");
 }
@@ -326,7 +326,7 @@ async fn sessions_are_loaded_where_the_agent_can() {
     session: s1
     warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
     ");
-    assert_snapshot!(go_on("loads", "say hello", "gone", None).await, @"error: fake_agent cannot continue its session: no such session");
+    assert_snapshot!(go_on("loads", "say hello", "gone", None).await, @"error: fake_agent cannot continue its session: no such session (deterministic)");
     assert_snapshot!(go_on("", "say hello", "s1", None).await, @"error: fake_agent cannot continue its session: it cannot load sessions");
 }
 

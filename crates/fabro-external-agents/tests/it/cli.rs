@@ -302,7 +302,7 @@ async fn errors_have_the_class_that_is_stated() {
         async |line: &str| answer(CliAgent::Claude, &format!("{}\nexit 1", prints(&[line]))).await;
     assert_snapshot!(claude(r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 429","api_error_status":429}"#).await, @"error: claude: API Error: 429 (transient_infra, unavailable)");
     assert_snapshot!(claude(r#"{"type":"result","subtype":"error_max_turns","is_error":false}"#).await, @"error: claude: error_max_turns (budget_exhausted)");
-    assert_snapshot!(claude(r#"{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["rate limit, it seems"]}"#).await, @"error: claude: rate limit, it seems");
+    assert_snapshot!(claude(r#"{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["rate limit, it seems"]}"#).await, @"error: claude: rate limit, it seems (deterministic)");
     assert_snapshot!(claude(r#"{"type":"assistant","error":"billing_error","message":{"content":[{"type":"text","text":"Credit balance is too low"}]}}"#).await, @r"
     says Credit balance is too low
     error: claude: Credit balance is too low (budget_exhausted, unavailable)
@@ -321,7 +321,7 @@ async fn errors_have_the_class_that_is_stated() {
 async fn programs_that_fail_without_a_message_have_different_errors() {
     assert_snapshot!(answer(CliAgent::Claude, "echo unknown option >&2; exit 2").await, @r"
     error: claude failed with exit code 2; it said:
-    unknown option
+    unknown option (deterministic)
     ");
     assert_snapshot!(answer(CliAgent::Claude, "kill -9 $$").await, @"error: claude was killed by signal 9 (transient_infra)");
     assert_snapshot!(answer(CliAgent::Codex, "echo hello").await, @r"

@@ -89,13 +89,13 @@ async fn ends_of_claude_have_classes() {
     assert_snapshot!(ends.await, @r#"
     claude 1: error: claude: Invalid API key · Please run /login (deterministic, unavailable) / usage: None in 0 out 0 cached 0 $0 in 0 turns
     claude 0: error: claude: API Error: 529 (transient_infra, unavailable)
-    claude 1: error: claude: API Error: 400
+    claude 1: error: claude: API Error: 400 (deterministic)
     claude 1: error: claude: API Error: 529 (transient_infra) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
     claude 1: error: claude: API Error: 404 (transient_infra) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
     claude 1: error: claude: API Error: 402 (budget_exhausted) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
-    claude 1: error: claude failed with exit code 1; it said: / killed / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
-    claude 1: error: claude: no
-    claude 1: error: claude: No conversation found with session ID: x
+    claude 1: error: claude failed with exit code 1; it said: / killed (deterministic) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
+    claude 1: error: claude: no (deterministic)
+    claude 1: error: claude: No conversation found with session ID: x (deterministic)
     claude 1: error: claude failed with exit code 1; it said: / Invalid API key. Please run /login (deterministic, unavailable)
     claude 1: answer: ok
     "#);
@@ -138,14 +138,14 @@ async fn ends_of_codex_have_classes() {
             1,
         ),
     ]);
-    assert_snapshot!(ends.await, @r#"
+    assert_snapshot!(ends.await, @r"
     codex 1: answer: It is 4. / session: t1 / usage: None in 100 out 7 cached 60 $0 in 1 turns
     codex 1: error: codex: Reconnecting... 1/5 (transient_infra)
     codex 0: error: codex: You've hit your usage limit. Try again at 4 pm. (budget_exhausted, unavailable)
     codex 1: error: codex: unexpected status 401 Unauthorized: x (deterministic, unavailable)
-    codex 1: error: codex: unexpected status 400 Bad Request: x
+    codex 1: error: codex: unexpected status 400 Bad Request: x (deterministic)
     codex 1: error: codex: stream disconnected (transient_infra)
-    "#);
+    ");
 }
 
 #[tokio::test]
@@ -171,21 +171,21 @@ async fn ends_of_other_programs_have_classes() {
         (CliAgent::Claude, "true".to_owned(), 127),
         (CliAgent::Claude, "echo 'segmentation fault' >&2".to_owned(), 139),
     ]);
-    assert_snapshot!(ends.await, @r#"
+    assert_snapshot!(ends.await, @r"
     gemini 41: error: gemini failed with exit code 41; it said: / Please set an Auth method (deterministic, unavailable)
     gemini 52: error: gemini failed with exit code 52; it said: / bad settings (deterministic, unavailable)
-    gemini 42: error: gemini failed with exit code 42; it said: / no input
+    gemini 42: error: gemini failed with exit code 42; it said: / no input (deterministic)
     gemini 53: error: gemini failed with exit code 53; it said: / too long (budget_exhausted)
     gemini 130: error: gemini failed with exit code 130; it said: / Loaded cached credentials. (transient_infra)
     gemini 53: error: gemini: too many turns (budget_exhausted) / usage: None in 5 out 4 cached 0 $0 in 1 turns
-    agy 0: error: agy ended without an answer: check that its version fits
+    agy 0: error: agy ended without an answer: check that its version fits (deterministic)
     agy 1: error: agy: x (deterministic, unavailable)
     agy 1: error: agy: x (deterministic, unavailable)
     agy 1: error: agy: x (transient_infra, unavailable)
-    agy 1: error: agy: x
+    agy 1: error: agy: x (deterministic)
     claude 127: error: claude failed with exit code 127 (deterministic, unavailable)
-    claude 139: error: claude failed with exit code 139; it said: / segmentation fault
-    "#);
+    claude 139: error: claude failed with exit code 139; it said: / segmentation fault (deterministic)
+    ");
 }
 
 /// What agy prints where the interface of its model refuses a request with this status.
@@ -218,7 +218,7 @@ async fn a_session_is_continued() {
     -p --output-format stream-json --verbose --permission-mode acceptEdits --disallowedTools Bash,WebFetch,WebSearch --max-budget-usd 0.2500 --resume s-1
     exec --json --skip-git-repo-check --sandbox workspace-write resume s-1 -
     --output-format stream-json --approval-mode auto_edit --resume s-1
-    error: agy cannot continue its session: it has no option for that
+    error: agy cannot continue its session: it has no option for that (deterministic)
     ");
 }
 

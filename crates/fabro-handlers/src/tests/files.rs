@@ -173,6 +173,7 @@ fn a_dry_run_executes_nothing() {
     parallel.fan_in.best_outcome = "succeeded"
     response.join = "[simulated] response for stage join"
     response.p = "[simulated] response for stage p"
+    response.sub = ""
     "#);
     let state = scene.state();
     assert_eq!(state.updated_ms, state.started_ms);

@@ -65,7 +65,7 @@ fn every_key_of_the_engine_and_its_handlers() {
         ("plan", 1, "internal.thread_id", Some(Value::Null)),
         ("plan", 1, "internal.node_visit_count", Some(json!(1))),
         ("plan", 1, "internal.retry_count.plan", Some(json!(1))),
-        ("plan", 1, "failure_class", Some(json!("transient_infra"))),
+        ("plan", 1, "failure_class", Some(json!(""))),
         ("test", 1, "command.output", Some(json!("41 passed"))),
         ("test", 1, "command.stderr", Some(json!(""))),
         ("test", 1, "command.exit_code", Some(json!(3))),

@@ -22,6 +22,7 @@ fn the_first_stage_after_a_resume_starts_without_its_conversation() {
     resumed
     ask is told B "b" None by inbox
     003 ask@1 succeeded -> b (suggested_next)
+    b warns (thread) the first stage after a resume sees summary:high instead of fidelity=full; [run] resume_threads = true keeps the conversation of its thread
     004 b@1 succeeded -> c (unconditional)
     005 c@1 succeeded -> exit (unconditional)
     006 exit@1 succeeded

@@ -10,6 +10,7 @@ fn explain_shows_every_candidate() {
     let bench = repaired();
     insta::assert_snapshot!(pretty(&explain(&bench.events, "test@1").unwrap()), @r#"
     {
+      "stage": "test@1",
       "chosen": "repair",
       "tier": "condition",
       "candidates": [
@@ -79,7 +80,7 @@ fn explain_shows_what_a_failed_run_was_stuck_at() {
         r#"digraph { start -> a; a -> exit [condition="outcome=success && context.size > 7"] }"#;
     let mut bench = Bench::new(source);
     bench.end("a", ok().with_update("size", 5));
-    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"structural","message":"no matching edge from `a`","details":"add an edge without a condition, or one for this result","signature":"a|structural|no matching edge from `a`"},"candidates":[{"to":"exit","label":null,"condition":"outcome=success && context.size > 7","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"succeeded","holds":true},{"text":"context.size > 7","value":"5","holds":false}]}]}"#);
+    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"stage":"a@1","chosen":null,"tier":null,"failure":{"class":"structural","message":"no matching edge from `a`","details":"add an edge without a condition, or one for this result","signature":"a|structural|no matching edge from `a`"},"candidates":[{"to":"exit","label":null,"condition":"outcome=success && context.size > 7","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"succeeded","holds":true},{"text":"context.size > 7","value":"5","holds":false}]}]}"#);
     let report = inspect(&bench.events, false).unwrap();
     insta::assert_snapshot!(compact(&report.failure), @r#"{"class":"structural","message":"no matching edge from `a`","details":"add an edge without a condition, or one for this result","signature":"a|structural|no matching edge from `a`"}"#);
 
@@ -102,7 +103,7 @@ fn explain_shows_the_jump_of_a_goal_gate_before_the_exit_is_reached() {
     let mut bench =
         Bench::new("digraph { start -> a -> exit; a [goal_gate=true, retry_target=a] }");
     bench.end("a", exits(3));
-    insta::assert_snapshot!(compact(&explain(&bench.events, "exit").unwrap()), @r#"{"chosen":"a","tier":"goal_gate","gate":"a","candidates":[]}"#);
+    insta::assert_snapshot!(compact(&explain(&bench.events, "exit").unwrap()), @r#"{"stage":"exit@1","chosen":"a","tier":"goal_gate","gate":"a","candidates":[]}"#);
     assert!(stage(&bench.events, "exit", true, &*bench.blobs).is_err());
 }
 

@@ -14,7 +14,7 @@ fn the_context_after_a_stage_and_what_changed() {
     assert_eq!(context_at(&bench.events, None).unwrap().get("size"), Some(&json!(2)));
     let changes = diff(&bench.events, "test@1", "repair").unwrap();
     let changes: Vec<_> = changes.iter().filter(|change| !change.key.contains('.')).collect();
-    insta::assert_snapshot!(serde_json::to_string(&changes).unwrap(), @r#"[{"key":"current_node","before":"test","after":"repair"},{"key":"last_stage","before":"test","after":"repair"},{"key":"outcome","before":"failed","after":"succeeded"},{"key":"size","before":1,"after":2}]"#);
+    insta::assert_snapshot!(serde_json::to_string(&changes).unwrap(), @r#"[{"key":"current_node","before":"test","after":"repair"},{"key":"failure_class","before":"deterministic","after":""},{"key":"failure_signature","before":"test|deterministic|exit code <n>","after":""},{"key":"last_stage","before":"test","after":"repair"},{"key":"outcome","before":"failed","after":"succeeded"},{"key":"size","before":1,"after":2}]"#);
     assert!(matches!(context_at(&[], None), Err(ReportError::Empty)));
 }
 

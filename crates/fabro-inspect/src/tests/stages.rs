@@ -245,6 +245,6 @@ fn gates_are_open_until_they_are_answered() {
     bench.input(Input::Note { branch, notes: vec![answered.into()], blobs: Vec::new() });
     assert_eq!(open_gates(&bench.events), []);
     bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
-    insta::assert_snapshot!(serde_json::to_string(&explain(&bench.events, "gate").unwrap()).unwrap(), @r#"{"chosen":"exit","tier":"preferred_label","answer":{"selected":"Y","label":"Yes","source":"cli"},"candidates":[{"to":"exit","label":"[Y] Yes","condition":null,"weight":0,"holds":true,"clauses":[],"taken":true},{"to":"start2","label":"[N] No","condition":null,"weight":0,"holds":true,"clauses":[]}]}"#);
+    insta::assert_snapshot!(serde_json::to_string(&explain(&bench.events, "gate").unwrap()).unwrap(), @r#"{"stage":"gate@1","chosen":"exit","tier":"preferred_label","answer":{"selected":"Y","label":"Yes","source":"cli"},"candidates":[{"to":"exit","label":"[Y] Yes","condition":null,"weight":0,"holds":true,"clauses":[],"taken":true},{"to":"start2","label":"[N] No","condition":null,"weight":0,"holds":true,"clauses":[]}]}"#);
     bench.finish();
 }

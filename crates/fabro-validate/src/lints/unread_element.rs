@@ -17,7 +17,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let path = branch_nodes(checking.workflow, ix, Some(join));
         // A sub-workflow without inputs of its own may read anything.
         let may_read = |ix| spec(ix).manager().is_some_and(|manager| manager.inputs.is_empty());
-        let nodes = path.iter().map(|ix| (checking.workflow.node(*ix), spec(*ix)));
+        let nodes = path.iter().map(|ix| spec(*ix));
         if reads_element(list, nodes) || path.iter().any(|ix| may_read(*ix)) {
             continue;
         }
