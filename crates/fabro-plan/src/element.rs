@@ -104,10 +104,7 @@ pub fn branch_nodes(workflow: &Workflow, fan_out: NodeIx, join: Option<NodeIx>) 
 }
 
 /// Whether a prompt, a script or an inner list of these nodes reads the element of a list, or the number of it.
-pub fn reads_element<'n>(
-    list: &ForEachSpec,
-    path: impl IntoIterator<Item = &'n NodeSpec>,
-) -> bool {
+pub fn reads_element<'n>(list: &ForEachSpec, path: impl IntoIterator<Item = &'n NodeSpec>) -> bool {
     let keys = list.element_keys();
     path.into_iter().any(|spec| spec.reads_context(&keys))
 }

@@ -432,7 +432,7 @@ async fn a_run_that_asks_again_by_itself_continues() {
     };
     assert_eq!(run.drive(services).await.unwrap(), DriveResult::Succeeded);
     let warnings = warnings.lock().unwrap();
-    assert_eq!(warnings[1], "no model or agent is available; the run retries in 1ms");
+    assert_eq!(warnings[1], "no model or agent is available; the run retries in 1s");
 }
 
 #[tokio::test]

@@ -41,7 +41,8 @@
     "quorum" "reason" "script" "status"
     "weight" "class" "label" "merge"
     "model" "shape" "speed" "tools"
-    "goal" "type" "rag" "as"))
+    "goal" "show" "type" "rag"
+    "as"))
 
 ((attribute
    name: (id) @_name

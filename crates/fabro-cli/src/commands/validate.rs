@@ -274,7 +274,8 @@ fn check(
     // What only the settings lack does not make the workflow invalid; a run is refused.
     let mut sandbox = sandbox.unwrap_or_default();
     let of_settings = sandbox.in_workflow.iter_mut().chain(&mut sandbox.in_run_file);
-    of_settings.for_each(|finding| {
+    let refused = of_settings.filter(|finding| finding.severity == Severity::Error);
+    refused.for_each(|finding| {
         finding.severity = Severity::Warning;
         finding.message.push_str("; `run` refuses it");
     });

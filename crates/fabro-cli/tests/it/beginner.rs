@@ -133,6 +133,7 @@ fn mistakes_in_values() {
     "#);
     // Wrong status word.
     insta::assert_snapshot!(findings(&with("a [script=make]\n  a -> a [condition=\"outcome=sucess\", label=again]")), @r#"
+    warning[failure-to-exit] 2:12 a failure of `a` leads straight to `exit`, which handles nothing: the run ends partially_succeeded (say how the run ends there: exit [status=failed, reason="…"], with an exit of its own for success; or lead the failure to a stage that deals with it)
     warning[unknown-outcome] 4:22 `a` never ends as `sucess`, only with a status (did you mean `success`?)
     "#);
     // Another operator.

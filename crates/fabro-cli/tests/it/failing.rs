@@ -120,7 +120,7 @@ impl SetUp<'_> {
         driver.wait().unwrap();
         // It may have ended before the kill.
         let runs = project.json(&["ps", "--json"]);
-        if !["interrupted", "paused"].contains(&runs[0]["status"].as_str().unwrap()) {
+        if !["interrupted", "paused"].contains(&runs[0]["status"].as_str().unwrap_or_default()) {
             return Vec::new();
         }
         let shown = project.run(&["resume", "latest"]);

@@ -58,7 +58,7 @@ fn the_documented_list_runs() {
     assert_snapshot!(project.run(&["explain", "latest", "translate[1]/check@1"]), @r"
     exit 0
     ── stdout
-    translate[1]/check@1 → join  by rule unconditional
+    each@1/translate[1]/check@1 → join  by rule unconditional
       ✓ join  unconditional
     ");
     assert_snapshot!(project.run(&["replay", "latest"]), @r"

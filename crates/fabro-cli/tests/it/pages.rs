@@ -133,7 +133,11 @@ fn differences(blocks: &[Block]) -> Vec<(usize, usize, Vec<String>)> {
             project.write(file, (block.lines.join("\n") + "\n").as_bytes());
             if block.language() == "dot" && !block.info.ends_with(" findings") {
                 let checked = project.run(&["validate", file]);
-                assert!(checked.contains("1 file checked, no findings\n"), "{file}: {checked}");
+                // An agent with full permissions beside scripts is a decision of its reader.
+                let told = checked.contains("keys-in-reach")
+                    && checked.contains("1 file checked: 1 warning\n");
+                let clean = checked.contains("1 file checked, no findings\n");
+                assert!(clean || told, "{file}: {checked}");
             }
         }
         if block.language() != "console" || !can_run(block) {

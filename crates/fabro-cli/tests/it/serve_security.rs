@@ -65,7 +65,10 @@ fn tokens_have_roles() {
     assert_eq!(send(read, "POST", "/runs/latest/answer", "{}"), "403 role_insufficient");
     assert_eq!(send(answer, "POST", "/runs/latest/cancel", "{}"), "403 role_insufficient");
     assert_eq!(send(answer, "POST", "/runs", "{}"), "403 role_insufficient");
-    assert_eq!(send(answer, "POST", "/runs/latest/answer", r#"{"choice": "y"}"#), "200");
+    assert_eq!(
+        send(answer, "POST", "/runs/latest/answer", r#"{"choice": "y", "resume": false}"#),
+        "200"
+    );
     assert_eq!(send(admin, "POST", "/runs/latest/cancel", ""), "200");
     // A server for readers takes no token of another role.
     let second = Served::start(&project, &["--role", "read"]);

@@ -478,7 +478,7 @@ const CLEARED: &str = "\x1b[?7h\r\x1b[K\x1b[C\x1b[J\r";
 
 #[test]
 fn a_start_after_a_killed_driver_draws_clean_lines() {
-    let flow = r#"digraph { start -> all; all [shape=component]; join [shape=tripleoctagon]; join -> exit
+    let flow = r#"digraph { on_failure=continue; start -> all; all [shape=component]; join [shape=tripleoctagon]; join -> exit
         a [shape=parallelogram, script="until [ -e go ]; do sleep 0.05; done"]
         b [shape=parallelogram, script="until [ -e go ]; do sleep 0.05; done"]
         c [shape=parallelogram, script="until [ -e go ]; do sleep 0.05; done"]

@@ -18,6 +18,7 @@ const WORKFLOW: &str = r#"digraph W {
     join [shape=tripleoctagon]; join -> bad
     bad [shape=parallelogram, script="echo broken >&2; exit 3"]
     bad -> exit [condition="outcome=fail"]; bad -> join
+    exit [status=succeeded]
 }"#;
 const CHILD: &str =
     "digraph C { start -> x -> exit; x [shape=parallelogram, script=\"echo child\"] }";

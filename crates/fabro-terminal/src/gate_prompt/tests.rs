@@ -533,8 +533,8 @@ mod pair {
         assert!(tokio::time::timeout(Duration::from_millis(90), asking).await.is_err());
         assert!(is_as_before(&program));
         assert_snapshot!(shown(&keyboard, 1), @r"
-        ^[?2004ha<
-        b<
+        ^[?2004h✗ a<
+        ✗ b<
         <^[K^[1m? Ship it?^[0m<
         ^[K^[1m> [A] Approve^[0m<
         ^[K  [N] No<

@@ -72,7 +72,7 @@ mod tests {
           fix: add an edge from the last stage: STAGE -> exit
         ");
         insta::assert_snapshot!(reported("no-path-to-exit", "start -> a; exit [label=x]"), @r"
-        1:20 error: no path leads from the start to the exit `exit`
+        1:25 error: no path leads from the start to the exit `exit`
           at: exit
           fix: add an edge from the last stage: STAGE -> exit
         ");

@@ -68,6 +68,7 @@ async fn a_program_gets_the_environment_it_is_given() {
     let servers = connect(stdio("")).await;
     let said = shown(&call(&tool(&servers, "env"), json!({})).await);
     assert_snapshot!(said, @r"
+    FABRO_AGENT=21362-1795894281622438801-0
     GIVEN=1
     OWN=set
     PATH=/usr/bin:/bin
