@@ -37,21 +37,15 @@ impl Script {
         let names = stage.branch.stage_names(stage.node, stage.visit);
         let own = names.iter().find_map(|name| Some((name, self.by_node.get(name)?)));
         let taken = |node: &str| stage.taken.get(node).copied().unwrap_or_default();
-        let (turns, next) = match own {
-            Some((name, turns)) => {
-                let before = if name.ends_with(&format!("@{}", stage.visit)) {
-                    stage.taken_before_visit
-                } else {
-                    0
-                };
-                (Arc::clone(turns), taken(stage.node).saturating_sub(before) as usize)
-            }
-            None => {
-                let others =
-                    stage.taken.iter().filter(|(node, _)| !self.by_node.contains_key(&***node));
-                let next = others.map(|(_, turns)| *turns as usize).sum();
-                (self.any.clone().unwrap_or_default(), next)
-            }
+        let (turns, next) = if let Some((name, turns)) = own {
+            let of_visit = name.ends_with(&format!("@{}", stage.visit));
+            let before = if of_visit { stage.taken_before_visit } else { 0 };
+            (Arc::clone(turns), taken(stage.node).saturating_sub(before) as usize)
+        } else {
+            let others =
+                stage.taken.iter().filter(|(node, _)| !self.by_node.contains_key(&***node));
+            let next = others.map(|(_, turns)| *turns as usize).sum();
+            (self.any.clone().unwrap_or_default(), next)
         };
         ScriptedModel { node: stage.node.into(), turns, next: next.into() }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fabro_graph::{Node, NodeIx, Workflow};
+use fabro_graph::{NodeIx, Workflow};
 use fabro_template::ReadTarget;
 
 use crate::Plan;

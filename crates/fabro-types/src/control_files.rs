@@ -63,7 +63,7 @@ impl ControlFile {
         let extension = |name: &String, known: &[&str]| {
             name.rsplit_once('.').is_some_and(|(_, found)| known.contains(&found))
         };
-        if GIT_DIRS.iter().any(|entry| has(entry)) {
+        if GIT_DIRS.iter().any(has) {
             return Some(Self::Git);
         }
         let is_found = found_names().any(|entry| has(&entry))

@@ -64,6 +64,14 @@ const BROKEN: &[(&str, &str)] = &[
     ),
     ("unhandled-failure", "digraph { start -> a -> exit; a [shape=parallelogram, script=x] }"),
     (
+        "failure-to-exit",
+        "digraph { start -> a; a -> exit [condition=\"outcome=failed\"]; a -> b -> exit; a [shape=parallelogram, script=x]; b [prompt=x] }",
+    ),
+    (
+        "goal-gate-bypass",
+        "digraph { start -> a; a -> v [condition=\"context.x=1\"]; a -> exit; v -> exit; a [prompt=x]; v [prompt=x, goal_gate=true, retry_target=a] }",
+    ),
+    (
         "label-condition",
         "digraph { start -> a; a [shape=hexagon]; a -> b [condition=Yes]; a -> exit; b -> exit }",
     ),

@@ -59,6 +59,10 @@ const FILES: [(&str, &str); 5] = [
 
 /// The server's response to a request for a model of this name.
 fn response(request: &Request) -> Response {
+    // A server that lists its models would have the names below refused before the first stage.
+    if request.path.ends_with("/models") {
+        return Response::error(Fault::NotFound);
+    }
     let fault = match request.json()["model"].as_str().unwrap_or_default() {
         "auth" => Fault::Auth,
         "forbidden" => Fault::Forbidden,

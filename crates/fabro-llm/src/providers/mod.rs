@@ -180,9 +180,10 @@ impl Providers {
             builder.build().map_err(|error| client_error(&error, variable))
         };
         let client = build(builder())?;
-        let direct = match endpoints.iter().any(Endpoint::is_loopback) {
-            true => build(builder().no_proxy())?,
-            false => client.clone(),
+        let direct = if endpoints.iter().any(Endpoint::is_loopback) {
+            build(builder().no_proxy())?
+        } else {
+            client.clone()
         };
         let client_of = |endpoint: &Endpoint| {
             if endpoint.is_loopback() { direct.clone() } else { client.clone() }
