@@ -230,7 +230,8 @@ async fn interrupted(
 async fn overridden_text(run: RunId, global: &Global) -> anyhow::Result<String> {
     let last = last_state_event(&global.store_to_read()?, run).await?;
     let checks = last.iter().flat_map(|last| last.entry.body.overridden());
-    Ok(checks.map(|check| format!("overridden: {}\n", overridden(check))).collect())
+    let lines = checks.map(|check| format!("overridden: {}\n", overridden(check)));
+    Ok(lines.collect::<Vec<_>>().concat())
 }
 
 /// A failed check that a person has overridden, and how.

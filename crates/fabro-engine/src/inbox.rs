@@ -24,19 +24,18 @@ impl Driver {
             body: EventBody::GateAnswered { source, label, text, by, .. }, ..
         }) = notes.first()
         {
-            let claimed = match consumed.first() {
-                Some(received) => Some(*received),
-                None => {
-                    let answer = Message::Answer {
-                        node: key.node.to_string(),
-                        visit: key.visit,
-                        branch: (!key.branch.is_empty()).then(|| key.branch.to_string()),
-                        choice: text.clone().unwrap_or_else(|| label.clone()),
-                        source: source.clone(),
-                        by: by.clone(),
-                    };
-                    self.claim(&answer).await?
-                }
+            let claimed = if let Some(received) = consumed.first() {
+                Some(*received)
+            } else {
+                let answer = Message::Answer {
+                    node: key.node.to_string(),
+                    visit: key.visit,
+                    branch: (!key.branch.is_empty()).then(|| key.branch.to_string()),
+                    choice: text.clone().unwrap_or_else(|| label.clone()),
+                    source: source.clone(),
+                    by: by.clone(),
+                };
+                self.claim(&answer).await?
             };
             let Some(id) = claimed else {
                 // The handler may have given up waiting.

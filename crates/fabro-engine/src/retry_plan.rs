@@ -199,12 +199,11 @@ impl Planner {
             if end.canceled {
                 self.cut(&branch, last);
             } else if end.status == Status::Failed {
-                match self.last_end(&branch) {
-                    Some(name) => self.stage(&name),
-                    None => {
-                        let begun = self.begun.get(&branch).copied();
-                        self.cut(&branch, begun.unwrap_or(last));
-                    }
+                if let Some(name) = self.last_end(&branch) {
+                    self.stage(&name);
+                } else {
+                    let begun = self.begun.get(&branch).copied();
+                    self.cut(&branch, begun.unwrap_or(last));
                 }
             }
         }

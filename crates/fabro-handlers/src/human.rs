@@ -637,7 +637,8 @@ fn value_at(stage: &Stage, path: &str) -> Result<Option<Value>, Failure> {
             return Ok(Some(value.clone()));
         }
         let value = value_of(stage, value)?;
-        let found = parts.fold(Some(&*value), |value, part| value?.get(part));
+        let mut parts = parts;
+        let found = parts.try_fold(&*value, |value, part| value.get(part));
         if found.is_some() {
             return Ok(found.cloned());
         }

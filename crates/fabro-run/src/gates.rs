@@ -12,6 +12,9 @@ use serde::Serialize;
 
 use crate::{NamedGate, RunError, Within, running_members};
 
+/// Whether a name means the stages that lead to a gate.
+type IsMeant<'a> = &'a dyn Fn(&[String]) -> bool;
+
 /// A gate that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gate {
@@ -170,7 +173,7 @@ fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
     let found = |means: &dyn Fn(&[String]) -> bool| -> Vec<usize> {
         (0..gates.len()).filter(|at| means(&stages[*at])).collect()
     };
-    let ways: [&dyn Fn(&[String]) -> bool; 4] = [
+    let ways: [IsMeant<'_>; 4] = [
         &|stages| stages.join("/") == name,
         &|stages| is_named(stages, name, true),
         &|stages| is_named(stages, name, false),
@@ -341,13 +344,12 @@ pub(crate) fn select_gate(
 
 /// Each gate with its shortest name.
 pub fn named_gates(gates: &[Gate]) -> Vec<NamedGate> {
-    let names = gate_names(gates).into_iter();
-    let named = names.zip(gates).map(|(name, gate)| NamedGate {
+    let of_gate = |(name, gate): (String, &Gate)| NamedGate {
         name,
         item: gate.item.clone(),
         question: gate.question.clone(),
-    });
-    named.collect()
+    };
+    gate_names(gates).into_iter().zip(gates).map(of_gate).collect()
 }
 
 /// A gate that was answered before, and how: of this name, or without a name the last one. `events` are those of a run

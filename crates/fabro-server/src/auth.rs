@@ -182,7 +182,7 @@ impl Caller {
     }
 
     /// How its answers are recorded.
-    pub(crate) fn answered_by(&self) -> AnsweredBy {
+    pub(crate) fn answered_by(self) -> AnsweredBy {
         let channel = if self.by_cookie { "page" } else { "http" };
         AnsweredBy::new(self.name(), channel)
     }

@@ -17,7 +17,7 @@ use crate::turns::Turns;
 const RETENTION: Duration = Duration::from_hours(24);
 
 /// How long a request waits for the same one at another server, and how often it looks.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+const BUSY_TIMEOUT: Duration = Duration::from_mins(1);
 const BUSY_POLL: Duration = Duration::from_millis(50);
 
 /// The longest key, in bytes.

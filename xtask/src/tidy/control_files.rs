@@ -21,11 +21,13 @@ pub(super) fn names_are_of_the_table(workspace: &Workspace) -> Vec<Problem> {
     let others = others.filter(|package| package.name.starts_with("fabro-"));
     let mut problems = Vec::new();
     for source in others.flat_map(|package| sources(workspace, package)) {
-        let named = |text: &str| names.iter().any(|name| name == text) && !is_common(text);
-        problems.extend(source.tokens.iter().filter(|token| named(&token.text)).map(|token| {
-            let message = format!("take {} from `fabro_types::control_files`", token.text);
-            Problem::new(source.path, token.line, message)
-        }));
+        let is_literal = |text: &str| names.iter().any(|name| name == text) && !is_common(text);
+        problems.extend(source.tokens.iter().filter(|token| is_literal(&token.text)).map(
+            |token| {
+                let message = format!("take {} from `fabro_types::control_files`", token.text);
+                Problem::new(source.path, token.line, message)
+            },
+        ));
     }
     problems
 }

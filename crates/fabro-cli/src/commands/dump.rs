@@ -231,6 +231,16 @@ fn archive_part(part: &str) -> String {
     name
 }
 
+/// The directory that the target will be in; made where it is missing.
+pub(super) fn above(target: &Path) -> io::Result<PathBuf> {
+    let above = match target.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    fs::create_dir_all(&above)?;
+    Ok(above)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,14 +268,4 @@ mod tests {
         }
         dump.write("a/x", b"x").unwrap();
     }
-}
-
-/// The directory that the target will be in; made where it is missing.
-pub(super) fn above(target: &Path) -> io::Result<PathBuf> {
-    let above = match target.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    fs::create_dir_all(&above)?;
-    Ok(above)
 }

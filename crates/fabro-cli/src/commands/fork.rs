@@ -112,7 +112,7 @@ async fn asked(store: &SqliteStore, run: RunId, global: &Global) -> anyhow::Resu
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(unnamed());
     }
-    let list: String = shown.iter().map(|name| format!("  {name}\n")).collect();
+    let list = shown.iter().map(|name| format!("  {name}\n")).collect::<Vec<_>>().concat();
     let status = report.status.as_str();
     output::stderr(&format!("run {run} has ended ({status}). Its stages:\n{list}"));
     output::stderr("go back to the end of which stage? (Enter: none) ");

@@ -133,7 +133,7 @@ pub async fn retry(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         });
     }
     // The log has grown since the caller saw it.
-    resume(ResumeArgs { run: id.to_string(), at_seq: None, ..args }, global).await
+    Box::pin(resume(ResumeArgs { run: id.to_string(), at_seq: None, ..args }, global)).await
 }
 
 /// The background driver reads the files again, and a pipe has gone by then.

@@ -61,9 +61,9 @@ fn model_script() -> String {
     }
     calls.push(call("grep", json!({ "pattern": "fabro_key" })));
     let program = env!("CARGO_BIN_EXE_fabro");
-    let plant: String = all()
+    let plant = all()
         .map(|name| format!("mkdir -p \"$(dirname {name})\"; echo planted > {name}; rm -rf {name}.old; mv {name} {name}.old; echo planted > {name}\n"))
-        .collect();
+        .collect::<Vec<_>>().concat();
     let commands = format!(
         "exec 2>&1\n{plant}mv there elsewhere; mkdir -p there; echo planted > there/fabro.toml\n\
          {program} answer latest Yes; env -u FABRO_AGENT {program} answer latest Yes; {program} cancel latest\n\

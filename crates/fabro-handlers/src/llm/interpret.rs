@@ -162,7 +162,9 @@ fn redact_constants(json: &mut Value, is_constant: bool, redactor: &Redactor) {
     match json {
         Value::String(text) if is_constant => *text = redactor.redact(text).into_owned(),
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| redact_constants(item, is_constant, redactor));
+            for item in items {
+                redact_constants(item, is_constant, redactor);
+            }
         }
         Value::Object(entries) => {
             for (name, value) in entries {

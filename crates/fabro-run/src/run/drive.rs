@@ -482,22 +482,6 @@ fn duration_text(time: Duration) -> String {
 /// How often messages are looked for while a run waits to retry.
 const INBOX_PERIOD: Duration = Duration::from_millis(500);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_shown_as_settings_have_them() {
-        let check = |ms, expect| assert_eq!(duration_text(Duration::from_millis(ms)), expect);
-        check(900_000, "15m");
-        check(7_200_000, "2h");
-        check(86_400_000, "1d");
-        check(90_000, "90s");
-        check(1_500, "1500ms");
-        check(0, "0ms");
-    }
-}
-
 /// How long the run was driven so far, without the time in which it was paused or no process drove it. After a fork, a
 /// rewind or a retry it has its whole time again.
 fn driven_time(events: &[Event]) -> Duration {
@@ -520,4 +504,20 @@ fn driven_time(events: &[Event]) -> Duration {
         last = Some(event);
     }
     Duration::from_millis(driven_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_as_settings_have_them() {
+        let check = |ms, expect| assert_eq!(duration_text(Duration::from_millis(ms)), expect);
+        check(900_000, "15m");
+        check(7_200_000, "2h");
+        check(86_400_000, "1d");
+        check(90_000, "90s");
+        check(1_500, "1500ms");
+        check(0, "0ms");
+    }
 }

@@ -93,7 +93,7 @@ fn edges_after_failure(checking: &Checking<'_>, node: NodeIx) -> Vec<(EdgeIx, bo
     let edges = || checking.workflow.outgoing(node);
     let conditions = || edges().filter_map(|edge| checking.condition(edge));
     let takes_all = conditions().any(|condition| !condition.possible_after(status).fails);
-    let tells_failures = conditions().any(|condition| condition.reads_result());
+    let tells_failures = conditions().any(fabro_condition::Condition::reads_result);
     edges()
         .filter_map(|edge| match checking.condition(edge) {
             Some(condition) if condition.possible_after(status).holds => {

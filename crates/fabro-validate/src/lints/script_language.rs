@@ -23,7 +23,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 fn is_python(attr: &Attr) -> bool {
     let text = attr.value.as_text();
     let first = text.lines().next().unwrap_or_default();
-    let is_named = attr.file.as_deref().is_some_and(|file| file.ends_with(".py"));
+    let is_named = attr.file.as_deref().is_some_and(|file| {
+        let (_, extension) = file.rsplit_once('.').unwrap_or_default();
+        extension.eq_ignore_ascii_case("py")
+    });
     is_named || first.strip_prefix("#!").is_some_and(|program| program.contains("python"))
 }
 
