@@ -152,8 +152,8 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     // The log of the database grows while runs are removed: this takes nothing of what their files took.
     let freed_bytes = files(&before).saturating_sub(files(&after))
         + before.database.saturating_sub(after.database);
-    let shown_free = after.free;
-    let report = Report { removed: true, runs: removed, branches, freed_bytes, shown_free };
+    let report =
+        Report { removed: true, runs: removed, branches, freed_bytes, free_bytes: after.free };
     output::report(args.json, &report, || done(&report))?;
     match failure {
         Some(error) => Err(error.into()),
