@@ -79,8 +79,10 @@ impl Handler for Spender {
 
 /// This many agents at the same time.
 fn agents(count: usize, limit: &str) -> Bench {
-    let nodes: String =
-        (0..count).map(|n| format!("a{n}[prompt=x] fork -> a{n} -> join;")).collect();
+    let nodes: String = (0..count)
+        .map(|n| format!("a{n}[prompt=x] fork -> a{n} -> join;"))
+        .collect::<Vec<_>>()
+        .concat();
     Bench::new(
         &format!(
             "digraph {{ graph [{limit}]; start -> fork; fork [shape=component, max_parallel=20]; {nodes} join [shape=tripleoctagon] join -> exit }}"

@@ -48,6 +48,7 @@ const NODES: &str = "c [shape=diamond]; d [shape=diamond]; w [shape=insulator, d
     fine [shape=Msquare, status=succeeded]; some [shape=Msquare, status=partial_success];";
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of set-ups")]
 fn nothing_of_this_is_green() {
     for (body, answers) in [
         // Plain edges.
@@ -170,7 +171,7 @@ fn nothing_of_this_is_green() {
         ),
         // Gates of people, labels.
         ("start -> a -> g; g -> exit [label=Ship]; g -> a [label=Fix]", "a: 1; g: =Ship"),
-        (r#"start -> g; g -> exit [label=Ship]; g -> b [label=No]; b -> exit"#, "g: late"),
+        (r"start -> g; g -> exit [label=Ship]; g -> b [label=No]; b -> exit", "g: late"),
         // Exits with a status.
         ("start -> b -> bad", "b: ok"),
         ("start -> b -> some", "b: ok"),
@@ -260,7 +261,7 @@ fn all_of_this_is_green() {
             r#"start -> a -> c; c -> b [condition="outcome=failed"]; c -> exit; b -> exit; graph [on_failure=stop]"#,
             "",
         ),
-        (r#"start -> b -> a -> x -> exit; a [retry_target=b]; graph [on_failure=exit]"#, "a: 1 ok"),
+        (r"start -> b -> a -> x -> exit; a [retry_target=b]; graph [on_failure=exit]", "a: 1 ok"),
         (r#"start -> a; a -> exit [condition="outcome=failed"]; a [on_failure=succeed]"#, ""),
         // Branches.
         ("start -> p -> a -> j -> exit; p -> b -> j; p [join_policy=first_success]", ""),
@@ -408,7 +409,7 @@ fn the_third_equal_failure_of_a_node_is_said() {
     assert_eq!(warnings(fix, "t: 1 2 ok"), "");
     assert_eq!(warnings(fix, "t: 1 no late 1 ok"), "");
     let branch =
-        r#"start -> p -> t -> j; p -> b -> j; t [goal_gate=true, retry_target=p]; j -> exit"#;
+        r"start -> p -> t -> j; p -> b -> j; t [goal_gate=true, retry_target=p]; j -> exit";
     assert_eq!(warnings(branch, "t: 1"), "t@3: the same failure for the third time: exit code 1");
 }
 

@@ -468,13 +468,14 @@ fn a_child_spends_no_more_than_its_parent_may() {
 
 #[test]
 fn sub_workflows_at_the_same_time_share_the_limit() {
-    let subs: String = (0..10)
+    let subs = (0..10)
         .map(|n| {
             format!(
                 "s{n} [shape=house, stack.child_workflow=\"lib/child.fabro\"] fork -> s{n} -> join;"
             )
         })
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let parent = format!(
         "digraph {{ graph [max_cost=0.10]; start -> fork; fork [shape=component, max_parallel=10] {subs} join [shape=tripleoctagon] join -> exit }}"
     );

@@ -95,7 +95,7 @@ fn failed_turns_are_no_part_of_the_conversation() {
 }
 
 /// A run that waits for a person between two stages of a thread, and resumes with the answer.
-fn resumed(scene: Scene) -> String {
+fn resumed(scene: &Scene) -> String {
     scene.drive().unwrap();
     let message = answer("ask", "Y");
     now(fabro_store::Inbox::post(&*scene.store, scene.run_id(), &message)).unwrap();
@@ -113,16 +113,16 @@ fn a_resume_leaves_the_thread_and_says_so_unless_the_settings_keep_it() {
         a [prompt=A]; b [prompt=B]; c [prompt=C]
     }";
     let scene = || Scene::new(source).model(&named(&["a", "b", "c"]));
-    let left = resumed(scene());
+    let left = resumed(&scene());
     assert!(
         left.contains("b warns (thread) the first stage after a resume sees summary:high"),
         "{left}"
     );
     assert!(left.contains("\nb: > B\n") && left.contains("\nc: > A < a1 > "), "{left}");
-    let kept = resumed(scene().resuming_threads());
+    let kept = resumed(&scene().resuming_threads());
     assert!(!kept.contains("warns") && kept.contains("\nb: > A < a1 > B\n"), "{kept}");
     // Without an earlier stage of its thread, nothing is lost.
     let alone = source.replace("b [prompt=B]", "b [prompt=B, thread_id=b]");
-    let alone = resumed(Scene::new(&alone).model(&named(&["a", "b", "c"])));
+    let alone = resumed(&Scene::new(&alone).model(&named(&["a", "b", "c"])));
     assert!(!alone.contains("warns"), "{alone}");
 }

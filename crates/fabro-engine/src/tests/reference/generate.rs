@@ -6,7 +6,7 @@ use super::graph::{
 
 const LABELS: [&str; 3] = ["alpha", "beta", "gamma"];
 
-/// SplitMix64: a small generator of numbers that are the same on every platform.
+/// `SplitMix64`: a small generator of numbers that are the same on every platform.
 struct Random(u64);
 
 impl Random {
@@ -62,7 +62,7 @@ pub(super) fn graph(seed: u64) -> Graph {
                 index + 1 + random.below(count - index - 1)
             }
         };
-        for _ in 0..1 + random.below(3) {
+        for _ in 0..=random.below(3) {
             let to = target(&mut random);
             let mut edge = edge(&mut random, to);
             edge.restart &= runs(&nodes, to);
@@ -116,7 +116,7 @@ fn edge(random: &mut Random, to: usize) -> Edge {
         to,
         condition: random.one_in(2).then(|| random.pick(&conditions)),
         label: random.one_in(3).then(|| random.pick(&LABELS)),
-        weight: random.below(3) as i32 - 1,
+        weight: random.pick(&[-1, 0, 1]),
         restart: random.one_in(20),
     }
 }

@@ -218,17 +218,14 @@ impl<'g> Run<'g> {
         self.failure_class = failure;
         let rank = self.ends.get(&at).map_or(self.ends.len(), |(first, ..)| *first);
         self.ends.insert(at, (rank, status, failure));
-        self.leaving = match status {
-            Status::Failed => {
-                self.open.insert(at);
-                Some(Leaving { node: at, handled: false })
-            }
-            _ => {
-                self.open.remove(&at);
-                self.breaker.retain(|(node, _), _| *node != at);
-                // A wait is no stage that does something about a failure.
-                self.leaving.filter(|_| self.node(at).kind == Kind::Wait)
-            }
+        self.leaving = if status == Status::Failed {
+            self.open.insert(at);
+            Some(Leaving { node: at, handled: false })
+        } else {
+            self.open.remove(&at);
+            self.breaker.retain(|(node, _), _| *node != at);
+            // A wait is no stage that does something about a failure.
+            self.leaving.filter(|_| self.node(at).kind == Kind::Wait)
         };
     }
 
