@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fabro_events::ForEach;
+use fabro_events::{ForEach, ShownText};
 use fabro_types::{Fidelity, NodeKind, Usage};
 
 /// A running stage.
@@ -33,6 +33,8 @@ pub struct ActiveStage {
     pub thread_id: Option<Arc<str>>,
     /// When the gate was asked, if it was, in milliseconds since 1970.
     pub gate_asked_ms: Option<i64>,
+    /// What the gate shows beside its question, once it was asked.
+    pub gate_show: Option<Arc<[ShownText]>>,
     /// The answer to the gate, if there is one. A driver that died between the answer and the end
     /// of the stage leaves it for the next one.
     pub gate_answer: Option<RecordedAnswer>,
@@ -78,6 +80,7 @@ impl ActiveStage {
             fidelity: Fidelity::default(),
             thread_id: None,
             gate_asked_ms: None,
+            gate_show: None,
             gate_answer: None,
             since_seq: 0,
             rewound_seq: 0,
@@ -95,6 +98,7 @@ impl ActiveStage {
         self.attempt = attempt;
         self.delay_ms = delay_ms;
         self.gate_asked_ms = None;
+        self.gate_show = None;
         self.gate_answer = None;
         self.since_seq = seq;
         self.talked = false;

@@ -340,8 +340,10 @@ impl Cursor {
                 stage.attempt_ms = steady_ms;
             }
             EventBody::EdgeSelected(choice) => self.left(entry, choice),
-            EventBody::GateAsked { .. } => {
-                self.running("a question")?.gate_asked_ms.get_or_insert(event.ts_ms);
+            EventBody::GateAsked { show, .. } => {
+                let stage = self.running("a question")?;
+                stage.gate_asked_ms.get_or_insert(event.ts_ms);
+                stage.gate_show.get_or_insert_with(|| show.as_slice().into());
             }
             EventBody::GateAnswered { selected, text, source, by, .. } => {
                 let is_person = !["auto", "timeout"].contains(&source.as_str());

@@ -305,7 +305,11 @@ impl Gate {
             text: question_text(stage)?,
             item: element(stage)?,
             failures: failures(stage),
-            show: shown(stage)?,
+            // What a person was shown stays so, and is not read again to take the answer.
+            show: match &stage.at.gate_show {
+                Some(show) => show.to_vec(),
+                None => shown(stage)?,
+            },
             run: Some(stage.run_id),
             question_type: human.map_or(QuestionType::MultipleChoice, |human| human.question_type),
             options: choices,

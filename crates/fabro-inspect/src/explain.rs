@@ -15,8 +15,9 @@ use crate::{NoEdge, ReportError, StageRow};
 pub struct Explain {
     /// The stage, as `[BRANCH/]NODE@VISIT`.
     pub stage: String,
-    /// Where the name that was asked for has no branch: the last visits of the same node in other branches.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Where the name that was asked for has no branch: the last visits of the same node in other branches. For
+    /// people who read the explanation; `stage` names the one that is meant.
+    #[serde(skip)]
     pub others: Vec<String>,
     /// The next node; `None` when no edge could be taken.
     pub chosen: Option<Arc<str>>,

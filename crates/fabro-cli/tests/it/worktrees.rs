@@ -722,7 +722,7 @@ fn prune_removes_branches_that_are_merged_or_discarded() {
     assert!(!discarded.is_empty());
 
     project.write(&format!("{open_dir}/mine.txt"), b"not committed\n");
-    git(&project, &["merge", "-q", "-m", "m", &open]);
+    git(&project, &["merge", "-q", "-s", "ours", "-m", "m", &open]);
     assert_eq!(project.exit(&["prune", "--force"]), 0);
     assert!(exists(&open_dir), "a worktree with changes stays");
     git(&project, &["fsck", "--strict"]);
