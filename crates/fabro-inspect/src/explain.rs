@@ -15,9 +15,8 @@ use crate::{NoEdge, ReportError, StageRow};
 pub struct Explain {
     /// The stage, as `[BRANCH/]NODE@VISIT`.
     pub stage: String,
-    /// Where the name that was asked for has no branch: the last visits of the same node in other branches. For
-    /// people who read the explanation; `stage` names the one that is meant.
-    #[serde(skip)]
+    /// Where the name that was asked for has no branch: the last visits of the same node in other branches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
     /// The next node; `None` when no edge could be taken.
     pub chosen: Option<Arc<str>>,
@@ -174,14 +173,22 @@ pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
 /// The last visits of a node in the branches that a name means besides the one of this stage.
 fn others(events: &[&Event], name: &str, key: &StageKey) -> Vec<String> {
     let name = checkpoint::StageName::parse(name.trim());
+    let started = |event: &&&Event| matches!(event.entry.body, EventBody::StageStarted { .. });
+    let events = events.iter().filter(|event| name.is_of(&event.entry)).filter(started);
+    in_other_branches(events.filter_map(|event| StageKey::of(event)), key)
+}
+
+/// The same from the rows of a run, in which `row` is the stage.
+pub fn other_branches(rows: &[StageRow], name: &str, row: &StageRow) -> Vec<String> {
+    let name = checkpoint::StageName::parse(name.trim());
+    let keys = rows.iter().map(StageRow::key).filter(|key| key.is_called(name));
+    in_other_branches(keys, &row.key())
+}
+
+fn in_other_branches(keys: impl Iterator<Item = StageKey>, key: &StageKey) -> Vec<String> {
     let mut last: BTreeMap<Option<Arc<str>>, StageKey> = BTreeMap::new();
-    for event in events.iter().filter(|event| name.is_of(&event.entry)) {
-        let started = matches!(event.entry.body, EventBody::StageStarted { .. });
-        if let Some(stage) =
-            StageKey::of(event).filter(|stage| started && stage.branch != key.branch)
-        {
-            last.insert(stage.branch.clone(), stage);
-        }
+    for stage in keys.filter(|stage| stage.branch != key.branch) {
+        last.insert(stage.branch.clone(), stage);
     }
     last.values().map(StageKey::full_name).collect()
 }

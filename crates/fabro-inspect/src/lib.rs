@@ -72,6 +72,7 @@ pub use cost::{CostFold, CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, S
 pub use error::{NoEdge, ReportError};
 pub use explain::{
     Considered, Explain, GateAnswered, TieBreak, explain, explain_row, last_explained,
+    other_branches,
 };
 pub use fold::{EdgeTaken, RunFold, find_left_stage, find_stage, inspect};
 pub use inspect::{Inspect, Pause, StageRow};

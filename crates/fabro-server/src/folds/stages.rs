@@ -7,8 +7,8 @@ use fabro_events::stage_name::StageName;
 use fabro_events::{Event, EventBody};
 use fabro_inspect::{
     Explain, NoEdge, PatchError, ReportError, RunPatch, StageKey, StageReport, StageRow, explain,
-    explain_row, find_left_stage, find_stage, patch_of, stage_of_row, sub_workflows,
-    without_changes,
+    explain_row, find_left_stage, find_stage, other_branches, patch_of, stage_of_row,
+    sub_workflows, without_changes,
 };
 use fabro_sandbox::git::PatchStyle;
 use fabro_store::{RunLog as _, StoreError};
@@ -83,6 +83,7 @@ impl Folds {
             // An exit that a goal gate kept the run from has no row.
             _ => return Ok(explain(&read_all(&*self.store, run).await?, name)?),
         };
+        let others = other_branches(&view.run.stages, name, row);
         let found = self.explain_row(&view, row).await?;
         let is_running = matches!(found, Err(ReportError::NoEdge { why: NoEdge::Running, .. }));
         if is_running && StageName::parse(name.trim()).visit.is_none() {
@@ -93,10 +94,10 @@ impl Folds {
             if let Some(before) = view.run.stages.iter().rfind(is_before)
                 && let Ok(explained) = self.explain_row(&view, before).await?
             {
-                return Ok(explained);
+                return Ok(Explain { others, ..explained });
             }
         }
-        Ok(found?)
+        Ok(Explain { others, ..found? })
     }
 
     async fn explain_row(
