@@ -284,6 +284,7 @@ async fn what_handles_that_a_stage_cannot_be_asked() {
         )
     };
     insta::assert_snapshot!(missing(none(), &child(", on_unavailable=fail")).await, @r#"
+    the model script has a list for `z`, which is no stage that asks a model: no stage takes its turns
     `m`: demo: `q`: the model script has no turns for it (add a list for "q" to the script, or one for "*")
     "#);
     let provider = |name: &str| ProviderSettings {

@@ -252,7 +252,7 @@ mod tests {
         check("größe/✓.md", "größe/✓.md");
         check(r"a/..\..\x", "a/..%5C..%5Cx");
         check("C:/x", "C%3A/x");
-        check("a/../b/. ./...", "a/%2E%2E/b/.%20%2E/%2E%2E%2E");
+        check("a/../b/. ./...", "a/%2E%2E/b/%2E%20%2E/%2E%2E%2E");
         check("\u{1b}[31m\n", "%1B[31m%0A");
         check("\u{202e}x", "%E2%80%AEx");
         check("a/nul.txt/COM1", "a/%6Eul.txt/%43OM1");

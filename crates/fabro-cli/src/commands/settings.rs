@@ -14,7 +14,7 @@ use crate::global::{Global, cwd, home, stdout_width, user_file};
 use crate::output;
 use crate::workflow_files::shown;
 
-/// Show the settings in force, and where each is set
+/// Show the settings in force and their sources
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro settings\n  fabro settings hello\n  fabro settings --json | jq '.[] | select(.source == \"file\")'\n\nKeys and other secrets are variables of the environment, which settings name: none is shown."

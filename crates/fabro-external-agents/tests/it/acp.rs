@@ -163,7 +163,7 @@ async fn ends_have_reasons_and_classes() {
     assert_snapshot!(said, @"error: fake_agent: Internal error: [redacted:KEY] later (transient_infra, unavailable)");
     assert_snapshot!(answer("die", Permissions::Full).await, @r"
     error: fake_agent failed with exit code 7; it said:
-    out of memory
+    out of memory (deterministic)
     ");
     let place = Place::new();
     assert_snapshot!(place.run(&agent("broken", &Value::Null), "", |_| {}).await, @r"
@@ -202,7 +202,7 @@ async fn settings_reach_the_agent() {
     warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
     ");
     assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not accepted: fake_agent: Method not found: session/set_model (deterministic)");
-    assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not accepted: fake_agent: Invalid params");
+    assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not accepted: fake_agent: Invalid params (deterministic)");
     assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not accepted: fake_agent: the agent has no such option, only [which-model, fast]");
 }
 
@@ -327,7 +327,7 @@ async fn sessions_are_loaded_where_the_agent_can() {
     warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
     ");
     assert_snapshot!(go_on("loads", "say hello", "gone", None).await, @"error: fake_agent cannot continue its session: no such session (deterministic)");
-    assert_snapshot!(go_on("", "say hello", "s1", None).await, @"error: fake_agent cannot continue its session: it cannot load sessions");
+    assert_snapshot!(go_on("", "say hello", "s1", None).await, @"error: fake_agent cannot continue its session: it cannot load sessions (deterministic)");
 }
 
 #[tokio::test]

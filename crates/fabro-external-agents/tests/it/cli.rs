@@ -307,7 +307,7 @@ async fn errors_have_the_class_that_is_stated() {
     says Credit balance is too low
     error: claude: Credit balance is too low (budget_exhausted, unavailable)
     ");
-    assert_snapshot!(claude("").await, @"error: claude failed with exit code 1");
+    assert_snapshot!(claude("").await, @"error: claude failed with exit code 1 (deterministic)");
     let codex = async |line: &str| answer(CliAgent::Codex, &prints(&[line])).await;
     assert_snapshot!(codex(r#"{"type":"turn.failed","error":{"message":"slow down","code":"rate_limit_exceeded"}}"#).await, @"error: codex: slow down (transient_infra, unavailable)");
     assert_snapshot!(codex(r#"{"type":"turn.failed","error":{"message":"rate limit"}}"#).await, @"error: codex: rate limit (deterministic, unavailable)");
@@ -326,7 +326,7 @@ async fn programs_that_fail_without_a_message_have_different_errors() {
     assert_snapshot!(answer(CliAgent::Claude, "kill -9 $$").await, @"error: claude was killed by signal 9 (transient_infra)");
     assert_snapshot!(answer(CliAgent::Codex, "echo hello").await, @r"
     error: codex ended without an answer: check that its version fits; it said:
-    hello
+    hello (deterministic)
     ");
     assert_snapshot!(answer(CliAgent::Gemini, "printf '{\\n{\\n{'").await, @r"
     error: gemini ended without an answer: check that its version fits; it said:

@@ -381,7 +381,7 @@ fn a_gate_gives_up_after_its_time() {
     004 exit@1 succeeded
     run succeeded
     180000 ms
-    failure_class = "transient_infra"
+    failure_class = ""
     "#);
     let text = GATE.replace("label=\"Ship it?\"", "timeout=3m, human.default_choice=note");
     insta::assert_snapshot!(told(&text), @r#"

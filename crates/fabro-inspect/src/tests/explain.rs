@@ -89,7 +89,7 @@ fn explain_shows_what_a_failed_run_was_stuck_at() {
         fork -> a; a -> join [condition="outcome=success"]; fork -> b -> join; join -> exit }"#,
     );
     bench.end("a", exits(3));
-    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"deterministic","message":"exit code 3","signature":"a|deterministic|exit code <n>"},"candidates":[{"to":"join","label":null,"condition":"outcome=success","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"failed","holds":false}]}]}"#);
+    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"stage":"fork@1/a/a@1","chosen":null,"tier":null,"failure":{"class":"deterministic","message":"exit code 3","signature":"a|deterministic|exit code <n>"},"candidates":[{"to":"join","label":null,"condition":"outcome=success","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"failed","holds":false}]}]}"#);
     bench.finish();
     assert!(inspect(&bench.events, false).unwrap().failure.is_none());
 
