@@ -203,7 +203,7 @@ async fn settings_reach_the_agent() {
     ");
     assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not accepted: fake_agent: Method not found: session/set_model (deterministic)");
     assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not accepted: fake_agent: Invalid params (deterministic)");
-    assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not accepted: fake_agent: the agent has no such option, only [which-model, fast]");
+    assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not accepted: fake_agent: the agent has no such option, only [which-model, fast] (deterministic)");
 }
 
 #[tokio::test]

@@ -332,7 +332,7 @@ async fn programs_that_fail_without_a_message_have_different_errors() {
     error: gemini ended without an answer: check that its version fits; it said:
     {
     {
-    {
+    { (deterministic)
     ");
     let place = Place::new();
     for agent in [CliAgent::Claude, CliAgent::Codex, CliAgent::Gemini] {

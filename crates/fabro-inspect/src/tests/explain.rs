@@ -95,7 +95,7 @@ fn explain_shows_what_a_failed_run_was_stuck_at() {
 
     let mut restart = Bench::new("digraph { start -> a; a -> b [loop_restart=true]; b -> exit }");
     restart.end("a", exits(3));
-    insta::assert_snapshot!(compact(&explain(&restart.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"deterministic","message":"a failure of class deterministic does not restart the loop: exit code 3","signature":"a|deterministic|exit code <n>"},"candidates":[{"to":"b","label":null,"condition":null,"weight":0,"holds":true,"clauses":[]}]}"#);
+    insta::assert_snapshot!(compact(&explain(&restart.events, "a").unwrap()), @r#"{"stage":"a@1","chosen":null,"tier":null,"failure":{"class":"deterministic","message":"a failure of class deterministic does not restart the loop: exit code 3","signature":"a|deterministic|exit code <n>"},"candidates":[{"to":"b","label":null,"condition":null,"weight":0,"holds":true,"clauses":[]}]}"#);
 }
 
 #[test]
