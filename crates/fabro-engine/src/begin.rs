@@ -12,6 +12,10 @@ use crate::Plan;
 use crate::input::Commit;
 use crate::offload::offload_patch;
 
+/// The revision of the rules that decide edges, failures and the end of a run. A change of these rules
+/// increments it, so that a replay can tell a changed rule from a changed workflow.
+pub const RULES: u32 = 1;
+
 /// What a run starts with, in addition to its workflow.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun {
@@ -65,6 +69,7 @@ pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit
         parent: new.parent,
         dry_run: new.dry_run,
         worktree: new.worktree,
+        rules: RULES,
     };
     let entry = Entry::new(EventBody::RunCreated(Arc::new(created)));
     Commit { events: vec![Event { run_id, seq: 1, ts_ms: now_ms, entry }], blobs }

@@ -112,7 +112,7 @@ mod unhandled;
 mod worktrees;
 
 pub use active_stage::{ActiveStage, RecordedAnswer};
-pub use begin::{NewRun, begin, cancel, last_state_event, read_all};
+pub use begin::{NewRun, RULES, begin, cancel, last_state_event, read_all};
 pub use budget::{LimitReached, Reservation, StageBudget};
 pub use clock::Clock;
 pub use cursor::{Cursor, EnteredBy, LastStage, NodeEnd, Position, StageRecord};

@@ -9,7 +9,10 @@ use fabro_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Candidate, EdgeChoice, OverriddenCheck, ParentStage, RetryPoint, Spent, StageFailure};
+use crate::{
+    Candidate, EdgeChoice, OverriddenCheck, ParentStage, RetryPoint, RunWorktree, Spent,
+    StageFailure,
+};
 
 /// Every kind of event, with its properties.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -406,6 +409,9 @@ pub struct CreatedRun {
     /// The git worktree that the working directory is in, where the run has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<RunWorktree>,
+    /// The revision of the engine's rules that the run started with; 0 in logs of earlier versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rules: u32,
 }
 
 /// Why the stage of a sub-workflow ended it before its own end.
@@ -418,33 +424,6 @@ pub enum EndedByParent {
     TimeLimit,
     /// No model or agent is available in it, and its parent handles that as a failure.
     Unavailable,
-}
-
-/// The git worktree of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunWorktree {
-    /// The work tree of the user that it was made from.
-    pub repository: String,
-    /// The commit it begins with.
-    pub base: String,
-    /// The branch that gets a commit for each stage that changed files.
-    pub branch: String,
-    /// The path from its top to the working directory; empty at the top.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub prefix: String,
-    /// Of a sub-workflow, which works in a worktree of the run that it is part of: where those of its own
-    /// branches are. Absent for the run's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branches: Option<BranchWorktrees>,
-}
-
-/// Where the git worktrees of the branches of a sub-workflow are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BranchWorktrees {
-    /// The directory that they are in.
-    pub dir: String,
-    /// The beginning of the names of their git branches.
-    pub prefix: String,
 }
 
 /// Where a fork or a rewind took its state from.
@@ -746,9 +725,8 @@ pub struct ShownText {
     pub blob: Option<BlobRef>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }
 
 /// Who answered a gate.

@@ -26,14 +26,14 @@ mod retry_point;
 mod spent;
 mod stage_failure;
 pub mod stage_name;
+mod worktree;
 
 use std::sync::Arc;
 
 pub use body::{
-    AnsweredBy, BranchWorktrees, CapturedArtifact, CompletedCompaction, CompletedStage,
-    CompletedTool, CreatedRun, EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given,
-    MessagePurpose, PauseReason, PlannedBranch, QuestionType, RunWorktree, ShortenedResult,
-    ShownText, WindowUse,
+    AnsweredBy, CapturedArtifact, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun,
+    EndedByParent, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose, PauseReason,
+    PlannedBranch, QuestionType, ShortenedResult, ShownText, WindowUse,
 };
 pub use edge_choice::{Candidate, EdgeChoice, FailureHandling, Tier};
 use fabro_types::{BranchPath, RunId, is_node_id};
@@ -43,6 +43,7 @@ pub use retry_point::RetryPoint;
 use serde::{Deserialize, Serialize};
 pub use spent::Spent;
 pub use stage_failure::{OverriddenCheck, StageFailure};
+pub use worktree::{BranchWorktrees, RunWorktree};
 
 /// One committed event: an [`Entry`] with its place in the log.
 #[derive(Clone, Debug, PartialEq)]

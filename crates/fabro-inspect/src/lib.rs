@@ -22,6 +22,7 @@
 //!     parent: None,
 //!     dry_run: false,
 //!     worktree: None,
+//!     rules: 0,
 //! };
 //! let entry = Entry::new(EventBody::RunCreated(created.into()));
 //! let log = [Event { run_id: RunId::from_parts(0, 7), seq: 1, ts_ms: 0, entry }];

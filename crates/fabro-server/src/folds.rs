@@ -581,6 +581,7 @@ mod tests {
             parent: None,
             dry_run: false,
             worktree: None,
+            rules: 0,
         };
         let entry = Entry::new(EventBody::RunCreated(created.into()));
         Event { run_id: run, seq: 1, ts_ms: 1_000, entry }

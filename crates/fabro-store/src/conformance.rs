@@ -514,6 +514,7 @@ pub(crate) fn created(run_id: RunId, workflow: &str, parent: Option<RunId>) -> E
         }),
         dry_run: false,
         worktree: None,
+        rules: 0,
     };
     event(run_id, 1, EventBody::RunCreated(created.into()))
 }

@@ -694,6 +694,7 @@ mod tests {
             parent,
             dry_run: false,
             worktree: None,
+            rules: 0,
         };
         EventBody::RunCreated(created.into())
     }

@@ -92,6 +92,11 @@ fn text(report: &Report, paint: Paint) -> String {
         let places = format!("and then: {}{dots}; --json shows all", places.join(", "));
         let _ = writeln!(text, "{}", paint.dim(&clean(&places)));
     }
+    if report.rules_changed {
+        let changed = "the engine's rules have changed since this run was recorded, so a difference may come from them \
+                       (see CHANGELOG.md)";
+        let _ = writeln!(text, "{}", paint.dim(changed));
+    }
     let _ = writeln!(text, "{} events compared{end}", report.compared);
     text
 }

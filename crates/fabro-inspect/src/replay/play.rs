@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
-use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
+use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RULES, RunState, begin, checkpoint};
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Node;
 use fabro_handlers::{Agents, LlmHandler, read_all};
@@ -57,13 +57,14 @@ pub fn compare_runs(
     let run_id = first.first().map_or(RunId::from_parts(0, 0), |event| event.run_id);
     let read = |events| Log::read(&checkpoint::effective(events), blobs, None);
     let recorded = read(first)?;
-    let second = read(second)?;
-    let (compared, differences) = compare(&recorded, &second, AfterDivergence::NextCommonStage);
+    let replayed = read(second)?;
+    let (compared, differences) = compare(&recorded, &replayed, AfterDivergence::NextCommonStage);
     Ok(Report {
         run_id,
         compared,
         is_whole: recorded.is_whole,
         since_fork: false,
+        rules_changed: rules(first) != rules(second),
         differences,
         unanswered: Vec::new(),
     })
@@ -147,6 +148,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
         compared,
         is_whole: old.is_whole,
         since_fork: cut.is_some(),
+        rules_changed: created.rules != RULES,
         differences,
         unanswered,
     })
@@ -196,6 +198,13 @@ fn created(run: RunId, events: &[Event]) -> Result<Arc<CreatedRun>, ReplayError>
     match events.first().map(|event| &event.entry.body) {
         Some(EventBody::RunCreated(created)) => Ok(Arc::clone(created)),
         _ => Err(ReplayError::NoBeginning { run }),
+    }
+}
+
+fn rules(events: &[Event]) -> Option<u32> {
+    match &events.first()?.entry.body {
+        EventBody::RunCreated(created) => Some(created.rules),
+        _ => None,
     }
 }
 

@@ -16,6 +16,9 @@ pub struct Report {
     pub is_whole: bool,
     /// The run was forked or rewound, and its record is compared from there on.
     pub since_fork: bool,
+    /// The two sides follow different revisions of the engine's rules ([`fabro_engine::RULES`]), so a difference may
+    /// come from a changed rule.
+    pub rules_changed: bool,
     /// The differences, in the order of the record.
     pub differences: Vec<Difference>,
     /// Stages that could not continue, because their input was not recorded.

@@ -243,6 +243,7 @@ mod tests {
             parent: None,
             dry_run: false,
             worktree: None,
+            rules: 0,
         };
         EventBody::RunCreated(created.into())
     }

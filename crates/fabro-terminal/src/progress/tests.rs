@@ -110,6 +110,7 @@ fn created_by(parent: RunId, node: &str, branch: Option<&str>) -> EventBody {
         }),
         dry_run: false,
         worktree: None,
+        rules: 0,
     }))
 }
 
