@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use fabro_engine::{checkpoint, last_state_event, read_all, stage_dir};
-use fabro_events::{Candidate, Event, EventBody, OverriddenCheck, PauseReason, StageFailure};
+use fabro_events::{Candidate, Event, EventBody, PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_inspect::{Cause, CostSum, Kinds, changes, discarded_at};
 use fabro_run::{
@@ -230,15 +230,8 @@ async fn interrupted(
 async fn overridden_text(run: RunId, global: &Global) -> anyhow::Result<String> {
     let last = last_state_event(&global.store_to_read()?, run).await?;
     let checks = last.iter().flat_map(|last| last.entry.body.overridden());
-    let lines = checks.map(|check| format!("overridden: {}\n", overridden(check)));
+    let lines = checks.map(|check| format!("overridden: {}\n", one_line(&check.to_string(), SHOWN)));
     Ok(lines.collect::<Vec<_>>().concat())
-}
-
-/// A failed check that a person has overridden, and how.
-pub(crate) fn overridden(check: &OverriddenCheck) -> String {
-    let OverriddenCheck { check, gate, choice, by } = check;
-    let text = format!("{}, by {by} ({choice} at {gate}): {}", check.node, check.failure.message);
-    one_line(&text, SHOWN)
 }
 
 /// Where the changes of a run with a git worktree are, and what to do with them; empty when there are none.

@@ -48,8 +48,8 @@ pub enum SettingSource {
     Default,
 }
 
-/// What holds where nothing is set.
-const DEFAULTS: [(&str, &str); 17] = [
+/// Default values, as JSON.
+const DEFAULTS: [(&str, &str); 19] = [
     ("run.agent.compaction.preset", r#""fabro""#),
     ("run.agent.max_turns", "200"),
     ("run.agent.permissions", r#""read-write""#),
@@ -64,7 +64,9 @@ const DEFAULTS: [(&str, &str); 17] = [
     ("run.git.metadata", "false"),
     ("run.git.worktree", "false"),
     ("run.model.script_when", r#""no_provider""#),
+    ("run.on_failure", r#""route""#),
     ("run.on_unavailable", r#""pause""#),
+    ("run.resume_threads", "false"),
     ("run.sandbox.preserve", "false"),
     ("run.sandbox.provider", r#""local""#),
 ];

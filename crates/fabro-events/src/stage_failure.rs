@@ -54,6 +54,7 @@ pub struct OverriddenCheck {
 
 impl std::fmt::Display for OverriddenCheck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "overridden: {}, by {}", self.check.node, self.by)
+        let Self { check, gate, choice, by } = self;
+        write!(f, "{}, by {by} ({choice} at {gate}): {}", check.node, check.failure.message)
     }
 }

@@ -35,6 +35,7 @@ struct Overview {
     heading: &'static str,
     failure: Option<String>,
     troubles: Vec<Trouble>,
+    overridden: Vec<String>,
     pause: Option<String>,
     inputs: Vec<(String, String)>,
 }
@@ -100,12 +101,13 @@ pub fn overview(report: &Inspect, links: &Links) -> String {
         started_at: report.started_at.clone(),
         facts,
         heading: match report.status {
-            RunStatus::Failed => "What failed first",
-            RunStatus::PartiallySucceeded => "Failures that nothing handled",
+            RunStatus::Failed => "Cause of failure",
+            RunStatus::PartiallySucceeded => "Unhandled failures",
             _ => "Why it stopped",
         },
         failure: failure.map(ToString::to_string),
         troubles: troubles.collect(),
+        overridden: report.overridden.iter().map(ToString::to_string).collect(),
         pause: report.pause.as_ref().map(|pause| pause.message.clone()),
         inputs: report.inputs.iter().map(|(key, it)| (key.clone(), input(it))).collect(),
     })

@@ -16,7 +16,7 @@ use super::run_lines::{
     cost_text, failure_line, fork_text, next_text, questions, readable, usage_text,
 };
 use crate::complete;
-use crate::drive::{answer_command, overridden};
+use crate::drive::answer_command;
 use crate::exit::Exit;
 use crate::global::{Global, stdout_width};
 use crate::output;
@@ -133,7 +133,7 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
         }
     }
     for check in &report.overridden {
-        text.push_str(&field("overridden", &paint.odd(&overridden(check))));
+        text.push_str(&field("overridden", &paint.odd(&one_line(&check.to_string(), 400))));
     }
     if let Some(pause) = &report.pause {
         text.push_str(&field("paused", &paint.odd(&one_line(&pause.message, 400))));

@@ -319,6 +319,9 @@ fn overridden_checks_are_named() {
         let shown = project.run(&["run", "w.fabro", "--answers", "answers.json"]);
         assert!(shown.starts_with(&format!("exit {exit}\n")), "{answers}: {shown}");
         assert_eq!(shown.contains("\noverridden: verify, by "), overridden, "{answers}: {shown}");
+        let page = project.output(&["report", "latest", "-o", "-"]).stdout;
+        let page = String::from_utf8(page).unwrap();
+        assert_eq!(page.contains("Overridden checks</h2>"), overridden, "{answers}: {page}");
         let inspected = project.json(&["inspect", "--json"]);
         let events = project.output(&["events", "--json"]).stdout;
         let last = String::from_utf8(events).unwrap().lines().last().unwrap().to_owned();
