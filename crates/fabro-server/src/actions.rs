@@ -194,10 +194,25 @@ pub(crate) struct Resume {
     pub(crate) refresh_providers: bool,
 }
 
-/// Where a run is copied up to or taken back to.
+/// A copy of a run up to the end of a stage.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fork {
+    /// The stage to continue after, `[BRANCH/]NODE[@VISIT]`; absent for the last one.
+    #[serde(default)]
+    pub(crate) stage: Option<String>,
+    /// Context values to set there.
+    #[serde(default)]
+    pub(crate) set: Map<String, Value>,
+    /// Inputs of the copy, over those of the run. Stages up to there have read the old ones.
+    #[serde(default)]
+    pub(crate) inputs: Map<String, Value>,
+}
+
+/// The end of a stage that a run goes back to.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rewind {
     /// The stage to continue after, `[BRANCH/]NODE[@VISIT]`; absent for the last one.
     #[serde(default)]
     pub(crate) stage: Option<String>,
@@ -569,7 +584,7 @@ impl Actions {
         at: ExpectedSeq,
     ) -> Result<Forked, Problem> {
         let stage = fork.stage.as_deref();
-        let changes = ForkChanges { set: fork.set.clone(), ..ForkChanges::default() };
+        let changes = ForkChanges { set: fork.set.clone(), inputs: fork.inputs.clone() };
         let forked = fabro_run::fork_here(&self.store, run, stage, &changes, at).await;
         let (point, warnings) = forked?;
         Ok(Forked { id: point.id, from: run, stage: point.stage, warnings })
@@ -579,11 +594,11 @@ impl Actions {
     pub(crate) async fn rewind(
         &self,
         run: RunId,
-        fork: &Fork,
+        rewind: &Rewind,
         at: ExpectedSeq,
     ) -> Result<Forked, Problem> {
-        let stage = fork.stage.as_deref();
-        let point = fabro_run::rewind(&*self.store, run, stage, &fork.set, at).await?;
+        let stage = rewind.stage.as_deref();
+        let point = fabro_run::rewind(&*self.store, run, stage, &rewind.set, at).await?;
         Ok(Forked { id: point.id, from: run, stage: point.stage, warnings: Vec::new() })
     }
 

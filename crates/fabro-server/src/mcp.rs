@@ -20,7 +20,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::actions::{Actions, Answer, Cancel, Fork, Resume, RunQuery, ServerConfig, Start, Steer};
+use crate::actions::{
+    Actions, Answer, Cancel, Fork, Resume, Rewind, RunQuery, ServerConfig, Start, Steer,
+};
 use crate::auth::Role;
 use crate::problem::Problem;
 
@@ -210,7 +212,8 @@ impl Kind {
             Self::StartRun => schema::<Start>(),
             Self::ResumeRun => schema::<Resume>(),
             Self::CancelRun => schema::<Cancel>(),
-            Self::ForkRun | Self::RewindRun => schema::<Fork>(),
+            Self::ForkRun => schema::<Fork>(),
+            Self::RewindRun => schema::<Rewind>(),
         }
     }
 }
@@ -277,7 +280,9 @@ impl Tools {
                 to_value(&actions.resume(run, &parse::<Resume>(inputs)?, None).await?)
             }
             Kind::ForkRun => to_value(&actions.fork(run, &parse::<Fork>(inputs)?, None).await?),
-            Kind::RewindRun => to_value(&actions.rewind(run, &parse::<Fork>(inputs)?, None).await?),
+            Kind::RewindRun => {
+                to_value(&actions.rewind(run, &parse::<Rewind>(inputs)?, None).await?)
+            }
             Kind::RemoveRun => {
                 let Nothing {} = parse(inputs)?;
                 to_value(&actions.remove(run).await?)

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::types::{
     Answer, ArtifactQuery, Cancel, Canceled, ContextQuery, DiffQuery, Done, EventQuery, Fork,
-    Forked, LogQuery, Login, Removed, Resume, RunQuery, Session, Start, Started, Steer,
+    Forked, LogQuery, Login, Removed, Resume, Rewind, RunQuery, Session, Start, Started, Steer,
 };
 use crate::auth::Role;
 use crate::monitoring::{HEALTH, METRICS};
@@ -329,7 +329,7 @@ impl Api {
         let summary = "Copy a run up to the end of a stage.";
         self.post::<Fork, Forked>("/runs/{run}/fork", "forkRun", summary, admin);
         let summary = "Take a run back to the end of a stage.";
-        self.post::<Fork, Forked>("/runs/{run}/rewind", "rewindRun", summary, admin);
+        self.post::<Rewind, Forked>("/runs/{run}/rewind", "rewindRun", summary, admin);
         let removed = self.of::<Removed>();
         self.add(&Operation {
             method: "delete",

@@ -109,10 +109,14 @@ fn runs_are_changed_as_by_the_command_line() {
     assert_eq!(refused(&run("/rewind"), &json!({"stage": "none"})), "404 stage_not_found");
     assert_eq!(refused(&run("/rewind"), &json!({"stages": "make"})), "422 input_invalid");
 
-    let fork = server.post(&run("/fork"), &json!({"stage": "make", "set": {"k": 1}}));
+    let changes = json!({"stage": "make", "set": {"k": 1}, "inputs": {"style": "casual"}});
+    let fork = server.post(&run("/fork"), &changes);
+    let unread = fork["warnings"][0].as_str().unwrap();
+    assert!(unread.contains("style"), "{unread}");
     assert_snapshot!(fork["stage"], @r#""make@1""#);
     let copy = fork["id"].as_str().unwrap();
     assert_eq!(server.get(&format!("/runs/{copy}/context"))["k"], 1);
+    assert_eq!(server.get(&format!("/runs/{copy}"))["inputs"], json!({"style": "casual"}));
     let canceled = server.post(&format!("/runs/{copy}/cancel"), &json!({"reason": "enough"}));
     assert_eq!(canceled, json!({"id": copy, "ended": true}));
     assert_eq!(refused(&format!("/runs/{copy}/cancel"), &json!({})), "409 run_ended");

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::input::Body;
 use super::json;
-use crate::actions::{Answer, Cancel, ExpectedSeq, Fork, Resume, Start, Steer};
+use crate::actions::{Answer, Cancel, ExpectedSeq, Fork, Resume, Rewind, Start, Steer};
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::guard::authorized;
@@ -113,7 +113,7 @@ pub(super) async fn rewind(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
     headers: HeaderMap,
-    Body(request): Body<Fork>,
+    Body(request): Body<Rewind>,
 ) -> Result<Response, Problem> {
     let run = app.actions.find(&run).await?;
     let at = seen(&headers)?;
