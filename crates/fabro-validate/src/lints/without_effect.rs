@@ -40,6 +40,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
                 ("begins no branches", "write it on a parallel node (shape=component)")
             } else if &*attr.name == "merge" && node.kind != NodeKind::FanIn {
                 ("joins no branches", "write it on a fan-in (shape=tripleoctagon)")
+            } else if matches!(&*attr.name, "status" | "reason") && node.kind != NodeKind::Exit {
+                ("does not end the run", "write it on an exit (shape=Msquare)")
+            } else if &*attr.name == "show" && node.kind != NodeKind::Human {
+                ("asks no person", "write it on a human node (shape=hexagon)")
             } else if asks_model {
                 if &*attr.name != "script" {
                     continue;
@@ -79,6 +83,18 @@ mod tests {
           fix: write the question as the node's label
         ");
         insta::assert_snapshot!(reported("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, label="Ship it?"]"#), @"nothing");
+    }
+
+    #[test]
+    fn only_an_exit_has_a_status_and_only_a_gate_shows_values() {
+        insta::assert_snapshot!(reported("without-effect", "start -> a -> exit; a [prompt=x, status=failed, show=last]; exit [status=failed]"), @r"
+        1:45 warning: `status` has no effect on `a`, an agent node, which does not end the run
+          at: status
+          fix: write it on an exit (shape=Msquare)
+        1:60 warning: `show` has no effect on `a`, an agent node, which asks no person
+          at: show
+          fix: write it on a human node (shape=hexagon)
+        ");
     }
 
     #[test]
