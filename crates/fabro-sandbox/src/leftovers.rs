@@ -51,18 +51,23 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 /// seconds later. The drop waits a tenth of a second for them; longer only where no tokio runtime
 /// keeps waiting, and [`marks_ended`] waits for the rest. As [`end_leftovers`], it finds nothing outside Linux.
 ///
+/// A child of this process in a process group of its own counts as an orphan unless this crate started it: wait for
+/// it before the mark is dropped.
+///
 /// ```
 /// use std::os::unix::process::CommandExt;
 /// use std::process::Command;
 ///
 /// let mark = fabro_sandbox::Mark::new();
 /// let (name, value) = mark.variable();
-/// let mut server =
-///     Command::new("sleep").arg("30").process_group(0).env(name, value).spawn()?;
+/// // An agent that leaves a server running.
+/// let leave = "sleep 30 > /dev/null & echo $!";
+/// let agent = Command::new("sh").args(["-c", leave]).process_group(0).env(name, value).output()?;
+/// let server = String::from_utf8_lossy(&agent.stdout).trim().to_owned();
 /// drop(mark);
-/// # #[cfg(not(target_os = "linux"))]
-/// # server.kill()?;
-/// assert!(!server.wait()?.success());
+/// // A process that has ended has no command line.
+/// # #[cfg(target_os = "linux")]
+/// assert!(std::fs::read(format!("/proc/{server}/cmdline")).unwrap_or_default().is_empty());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
