@@ -25,6 +25,30 @@ pub(crate) fn children() -> MutexGuard<'static, BTreeSet<i32>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A child of this process that leads a process group. It does not count as an orphan while this exists.
+#[derive(Debug)]
+pub(crate) struct GroupLeader(i32);
+
+impl GroupLeader {
+    /// Registers the process that `spawn` starts, before orphans are looked for again.
+    pub(crate) fn spawn<C>(
+        spawn: impl FnOnce() -> io::Result<C>,
+        id: impl FnOnce(&C) -> Option<u32>,
+    ) -> io::Result<(C, Self)> {
+        let mut children = children();
+        let child = spawn()?;
+        let id = id(&child).ok_or(io::ErrorKind::NotFound)?.cast_signed();
+        children.insert(id);
+        Ok((child, Self(id)))
+    }
+}
+
+impl Drop for GroupLeader {
+    fn drop(&mut self) {
+        children().remove(&self.0);
+    }
+}
+
 /// The scripts of the author that run, and when the last one ended, as the start times of processes are given.
 static SCRIPTS: Mutex<(usize, u64)> = Mutex::new((0, 0));
 
@@ -76,6 +100,7 @@ pub(crate) struct Group {
     id: Pid,
     leader_reaped: bool,
     ended: bool,
+    _leader: GroupLeader,
     _record: Record,
     _script: Option<RunningScript>,
 }
@@ -84,28 +109,32 @@ impl Group {
     /// Starts a program as the leader of a group. `env` are the variables that it is given. One that is not
     /// `trusted` can read neither the memory nor the environment of this process, also where both are
     /// of the administrator.
-    #[expect(clippy::expect_used, reason = "a child has its id until it is waited for")]
+    #[expect(clippy::expect_used, reason = "the id of a child is above 0")]
     pub(crate) fn start(
         command: &mut Command,
         env: &[(String, String)],
         trusted: bool,
     ) -> io::Result<(Child, Self)> {
         let cgroup = cgroup::of(env);
-        let mut children = children();
         let command = command.process_group(0);
-        let child = if trusted { command.spawn()? } else { spawn_untrusted(command)? };
-        let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let id = id.expect("the child was not waited for");
+        let spawn = || if trusted { command.spawn() } else { spawn_untrusted(command) };
+        let (child, leader) = GroupLeader::spawn(spawn, Child::id)?;
+        let id = Pid::from_raw(leader.0).expect("the id of a child is above 0");
         if let Some(dir) = cgroup {
-            cgroup::enter(&dir, id.as_raw_nonzero().get());
+            cgroup::enter(&dir, leader.0);
         }
-        children.insert(id.as_raw_nonzero().get());
-        drop(children);
         let record = Record::new(id.as_raw_nonzero().get(), env);
         let script = RunningScript::of(env);
         Ok((
             child,
-            Self { id, leader_reaped: false, ended: false, _record: record, _script: script },
+            Self {
+                id,
+                leader_reaped: false,
+                ended: false,
+                _leader: leader,
+                _record: record,
+                _script: script,
+            },
         ))
     }
 
@@ -214,7 +243,6 @@ impl Drop for Group {
         if !self.ended {
             self.kill();
         }
-        children().remove(&self.id.as_raw_nonzero().get());
     }
 }
 

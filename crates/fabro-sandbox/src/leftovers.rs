@@ -327,3 +327,26 @@ impl OrphanTimes {
         (self.since..=until, Others { live: live.all(), with_scripts })
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child, Command};
+
+    use super::Mark;
+    use crate::group::GroupLeader;
+
+    /// The client of a remote sandbox may belong to another branch than the mark.
+    #[test]
+    fn a_registered_group_leader_is_not_an_orphan() {
+        let mark = Mark::new();
+        let mut sleep = Command::new("sleep");
+        sleep.arg("30").process_group(0);
+        let id = |child: &Child| Some(child.id());
+        let (mut child, _leader) = GroupLeader::spawn(|| sleep.spawn(), id).unwrap();
+        drop(mark);
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

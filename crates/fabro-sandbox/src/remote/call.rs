@@ -3,11 +3,12 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 
-use tokio::process::Command as AsyncCommand;
+use tokio::process::{Child, Command as AsyncCommand};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::program::encoded;
 use crate::Tail;
+use crate::group::GroupLeader;
 
 /// What a program is fed with after its own text.
 pub(super) type Feed = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
@@ -32,11 +33,12 @@ pub(super) async fn call<T: Send + 'static>(
     let (from_output, output) = io::pipe()?;
     let (mut from_errors, errors) = io::pipe()?;
     let text = encoded(program);
-    let mut child = {
+    let (mut child, _leader) = {
         let mut client = AsyncCommand::from(client);
         client.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(errors));
         // Ctrl-C is for fabro, which then decides what ends.
-        client.process_group(0).kill_on_drop(true).spawn()?
+        client.process_group(0).kill_on_drop(true);
+        GroupLeader::spawn(|| client.spawn(), Child::id)?
     };
     let written: JoinHandle<io::Result<()>> = spawn_blocking(move || {
         to_input.write_all(&text)?;
@@ -81,7 +83,8 @@ pub(super) fn send(mut client: Command, program: &[u8]) {
     use std::os::unix::process::CommandExt as _;
 
     client.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    let Ok(mut child) = client.spawn() else { return };
+    let id = |child: &std::process::Child| Some(child.id());
+    let Ok((mut child, leader)) = GroupLeader::spawn(|| client.spawn(), id) else { return };
     let text = encoded(program);
     std::thread::spawn(move || {
         if let Some(mut input) = child.stdin.take() {
@@ -89,6 +92,7 @@ pub(super) fn send(mut client: Command, program: &[u8]) {
             let _ = input.write_all(&text);
         }
         let _ = child.wait();
+        drop(leader);
     });
 }
 

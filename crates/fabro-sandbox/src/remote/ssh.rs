@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::docker::last_line;
 use super::program::{BOOT, quote};
 use crate::SandboxError;
+use crate::group::GroupLeader;
 use crate::programs;
 
 /// How long the connection that others share may take to be there; without it each program has one of its own.
@@ -34,7 +35,7 @@ pub(super) struct Ssh {
     settings: SshSettings,
     /// The socket of the shared connection.
     socket: PathBuf,
-    shared: Mutex<Option<Child>>,
+    shared: Mutex<Option<(Child, GroupLeader)>>,
 }
 
 impl Ssh {
@@ -149,8 +150,9 @@ impl Ssh {
             use std::os::unix::process::CommandExt as _;
             command.process_group(0);
         }
-        let child = command.spawn().map_err(|error| self.unreachable(&error.to_string()))?;
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+        let spawned = GroupLeader::spawn(|| command.spawn(), |child| Some(child.id()));
+        let spawned = spawned.map_err(|error| self.unreachable(&error.to_string()))?;
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(spawned);
         let start = Instant::now();
         while !Path::exists(&self.socket) && start.elapsed() < CONNECTING {
             std::thread::sleep(Duration::from_millis(5));
@@ -169,7 +171,7 @@ impl Ssh {
             let _ = std::fs::remove_file(&self.socket);
         }
         let child = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut child) = child {
+        if let Some((mut child, _leader)) = child {
             let _ = child.kill();
             let _ = child.wait();
         }
