@@ -369,8 +369,8 @@ fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> 
         let node = &first.node;
         let _ = writeln!(
             text,
-            "If the failure of `{node}` is an expected result, add an edge for it: {node} -> … \
-             [condition=\"outcome=failed\"], or on_failure=\"continue\""
+            "If the failure of `{node}` is an expected result, lead it to another stage \
+             ([condition=\"outcome=failed\"]) or to an exit with `status`, or set on_failure=\"continue\""
         );
     }
     text
