@@ -8,7 +8,7 @@ use std::time::Duration;
 use fabro_blob::{BlobError, BlobStore, READ_LIMIT, ReadError, read_blob};
 use fabro_events::{EventSink, PauseReason};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
-use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
+use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunId, RunStatus};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -141,6 +141,8 @@ pub(crate) struct Driver {
     ending: Vec<(Arc<str>, CancellationToken)>,
     /// Stages that wait for an answer from outside, or for a larger budget.
     pub(crate) suspended: BTreeMap<Key, PauseReason>,
+    /// Answers for gates of sub-workflows that have ended the suspension of their stage.
+    pub(crate) woken_by: BTreeSet<(RunId, InboxId)>,
     /// Stages for which no model or agent is available; they wait for a resume.
     unavailable: BTreeMap<Key, UnavailableStage>,
     deadlines: Deadlines,
@@ -195,6 +197,7 @@ async fn drive_within(
         running: BTreeMap::new(),
         ending: Vec::new(),
         suspended: BTreeMap::new(),
+        woken_by: BTreeSet::new(),
         unavailable: BTreeMap::new(),
         deadlines: Deadlines::default(),
         reports,
@@ -551,6 +554,8 @@ impl Driver {
             AttemptResult::Due => self.decide(Input::Due { branch: key.branch }).await,
             AttemptResult::Suspended(reason) => {
                 self.suspended.insert(key, reason);
+                // An answer may have arrived before the stage was suspended.
+                self.mark = None;
             }
             AttemptResult::Finished(finished) => match self.machine.unavailable(&key, &finished) {
                 Ok(Some(stage)) => {

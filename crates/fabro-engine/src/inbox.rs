@@ -1,8 +1,8 @@
 //! What reaches a driver while stages are running: their reports, and messages from other processes.
 
-use fabro_events::{EventBody, Note};
+use fabro_events::{EventBody, Note, ParentStage, PauseReason};
 use fabro_store::{InboxId, Message, Store, StoreError};
-use fabro_types::RunId;
+use fabro_types::{NodeKind, RunId};
 
 use crate::drive::{Driver, INBOX_PERIOD, Running};
 use crate::handler::{Report, ReportError};
@@ -93,6 +93,42 @@ impl Driver {
                 _ => {}
             }
         }
+        self.wake_sub_workflows().await
+    }
+
+    /// Ends the suspension of stages whose sub-workflow waits for a person, when an answer has arrived in its inbox or
+    /// below it. Each answer does so once: its gate may not be open any more.
+    async fn wake_sub_workflows(&mut self) -> Result<(), StoreError> {
+        let plan = self.machine.plan();
+        let is_sub_workflow =
+            |key: &Key| plan.find(&key.node).is_some_and(|node| node.kind == NodeKind::ManagerLoop);
+        let waits = |(key, reason): (&Key, &PauseReason)| {
+            *reason == PauseReason::Human && is_sub_workflow(key)
+        };
+        if !self.suspended.iter().any(waits) {
+            return Ok(());
+        }
+        let run = self.machine.state().run_id;
+        for member in self.world.store.family(run).await? {
+            if member == run {
+                continue;
+            }
+            let pending = self.world.store.pending(member).await?.into_iter();
+            let answers = pending.filter(|(_, message)| matches!(message, Message::Answer { .. }));
+            let ids: Vec<_> = answers.map(|(id, _)| (member, id)).collect();
+            if ids.iter().all(|id| self.woken_by.contains(id)) {
+                continue;
+            }
+            let Some(stage) = stage_above(&*self.world.store, member, run).await? else { continue };
+            let is_of = |key: &Key| {
+                let branch = Some(&*key.branch).filter(|branch| !branch.is_empty());
+                stage.is(branch, &key.node, key.visit)
+            };
+            if self.suspended.keys().any(is_of) {
+                self.suspended.retain(|key, _| !is_of(key));
+                self.woken_by.extend(ids);
+            }
+        }
         Ok(())
     }
 
@@ -130,6 +166,28 @@ impl Driver {
     }
 }
 
+/// The stage of `run` that a sub-workflow belongs to, itself or by those above it.
+async fn stage_above(
+    store: &dyn Store,
+    sub_workflow: RunId,
+    run: RunId,
+) -> Result<Option<ParentStage>, StoreError> {
+    let mut parent = parent(store, sub_workflow).await?;
+    while let Some(stage) = parent.take_if(|stage| stage.run_id != run) {
+        parent = self::parent(store, stage.run_id).await?;
+    }
+    Ok(parent)
+}
+
+/// The stage that a run is the sub-workflow of.
+async fn parent(store: &dyn Store, run: RunId) -> Result<Option<ParentStage>, StoreError> {
+    let first = store.read(run, 0, 1).await?;
+    Ok(first.first().and_then(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => created.parent.clone(),
+        _ => None,
+    }))
+}
+
 /// Whether a run, or one that it is a part of, has a cancellation that its driver has not read yet.
 async fn is_canceled(store: &dyn Store, run: RunId) -> Result<bool, StoreError> {
     let mut above = Some(run);
@@ -138,11 +196,7 @@ async fn is_canceled(store: &dyn Store, run: RunId) -> Result<bool, StoreError> 
         if pending.iter().any(|(_, message)| matches!(message, Message::Cancel { .. })) {
             return Ok(true);
         }
-        let first = store.read(run, 0, 1).await?;
-        above = first.first().and_then(|event| match &event.entry.body {
-            EventBody::RunCreated(created) => created.parent.as_ref().map(|it| it.run_id),
-            _ => None,
-        });
+        above = parent(store, run).await?.map(|stage| stage.run_id);
     }
     Ok(false)
 }

@@ -64,7 +64,7 @@ impl HeldLease {
         self.store.renew(self.lease, TTL).await
     }
 
-    pub(crate) async fn release(mut self) -> Result<(), StoreError> {
+    pub(crate) async fn release(&mut self) -> Result<(), StoreError> {
         self.heartbeat.abort();
         self.released = true;
         self.store.release(self.lease).await

@@ -387,11 +387,11 @@ impl Run {
     /// # Errors
     ///
     /// The process cannot be started, or it ended before it had started the run.
-    pub async fn detach(self, mut driver: Command) -> Result<RunId, RunError> {
+    pub async fn detach(mut self, mut driver: Command) -> Result<RunId, RunError> {
         let id = self.id();
         self.lease.release().await?;
         // The driver takes a place itself.
-        if let Some(slot) = self.slot {
+        if let Some(mut slot) = self.slot {
             slot.release().await?;
         }
         driver.envs(self.secrets);

@@ -170,6 +170,29 @@ fn a_gate_in_a_sub_workflow_of_an_element_is_named_by_it() {
     assert_eq!(project.exit(&["wait", "latest"]), 0);
 }
 
+/// The other branch ends only after the stage behind the gate, so nothing else wakes the sub-workflow.
+#[test]
+fn an_answer_wakes_a_sub_workflow_while_another_branch_runs() {
+    let child = r#"digraph { start -> review; review [shape=hexagon, label="Fine?"]
+        review -> sign [label="[Y] Yes"]; sign [shape=parallelogram, script="touch signed", on_failure=stop]
+        sign -> exit }"#;
+    let parent = r#"digraph { start -> both; both [shape=component, on_failure=stop]; both -> sub; both -> slow
+        sub [shape=house, stack.child_workflow="child.fabro", on_failure=stop]; sub -> join
+        slow [shape=parallelogram, script="until [ -e signed ]; do sleep 0.02; done", timeout=60s, on_failure=stop]
+        slow -> join; join [shape=tripleoctagon]; join -> exit }"#;
+    let project = Project::with(&[("child.fabro", child), ("parent.fabro", parent)]);
+    assert_eq!(project.exit(&["run", "parent.fabro", "--detach"]), 0);
+    let is_paused = || {
+        let runs = project.json(&["ps", "-a", "--json"]);
+        runs.as_array().unwrap().iter().any(|run| run["status"] == "paused")
+    };
+    while !is_paused() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(project.exit(&["answer", "latest", "review", "y"]), 0);
+    assert_eq!(project.exit(&["wait", "latest"]), 0);
+}
+
 #[test]
 fn a_resume_of_a_driven_run_follows_it() {
     let source = r#"digraph { start -> work -> exit

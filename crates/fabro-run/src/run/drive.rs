@@ -19,6 +19,7 @@ use crate::concurrency::{POLL_PERIOD, Slots};
 use crate::control::cancel_as_requested;
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::hooks::{About, Blocking, Deliveries, kept, runners};
+use crate::lease::HeldLease;
 use crate::ownership::give_to_store_owner;
 use crate::prepare::{PrepareError, RunDirs, prepare, prepare_dir};
 use crate::restore::restored_worktrees;
@@ -45,6 +46,41 @@ impl Run {
     /// A service cannot be built, something cannot be recorded, or another process has taken the
     /// run over. What was committed stands, and the run can be resumed.
     pub async fn drive(mut self, services: RunServices) -> Result<DriveResult, RunError> {
+        if !self.dry_run {
+            self.settings.env = expand_env(&self.settings.env)?;
+        }
+        let mut before = Vec::new();
+        loop {
+            let result = self.drive_and_release(services.clone()).await?;
+            let DriveResult::Paused { reason: PauseReason::Human, .. } = result else {
+                return Ok(result);
+            };
+            // Whoever answered while this process held the lease has started no driver.
+            let mut answered = open_gates_of_family(&*self.store, self.id()).await?;
+            answered.retain(|gate| gate.pending_answer.is_some());
+            if answered.iter().all(|gate| before.contains(gate))
+                || services.interrupt.is_cancelled()
+            {
+                return Ok(result);
+            }
+            before = answered;
+            self.lease = match HeldLease::acquire(&self.store, self.id()).await {
+                Err(StoreError::Driven { .. }) => return Ok(result),
+                lease => lease?,
+            };
+            self.read_log().await?;
+        }
+    }
+
+    /// Reads the log again, to drive on from its end.
+    async fn read_log(&mut self) -> Result<(), RunError> {
+        self.events = read_all(&*self.store, self.id()).await?;
+        self.state = RunState::try_replay(self.id(), &self.events)?;
+        self.max_cost = None;
+        Ok(())
+    }
+
+    async fn drive_and_release(&mut self, services: RunServices) -> Result<DriveResult, RunError> {
         let warn = Arc::clone(&services.warn);
         let store = Arc::clone(&self.store);
         let id = self.id();
@@ -62,7 +98,7 @@ impl Run {
                 store.display()
             ));
         }
-        for lease in [Some(self.lease), self.slot].into_iter().flatten() {
+        for lease in [Some(&mut self.lease), self.slot.take().as_mut()].into_iter().flatten() {
             if let Err(error) = lease.release().await {
                 // What the run came to is recorded.
                 warn(&format!("the run stays reserved until this program ends: {error}"));
@@ -111,9 +147,6 @@ impl Run {
     }
 
     async fn drive_with_lease(&mut self, services: RunServices) -> Result<DriveResult, RunError> {
-        if !self.dry_run {
-            self.settings.env = expand_env(&self.settings.env)?;
-        }
         let clock = Arc::clone(&services.clock);
         let warn = Arc::clone(&services.warn);
         let lease_lost = self.lease.lost().clone();
@@ -197,9 +230,7 @@ impl Run {
             if !self.wait_to_retry(wait, &services.interrupt).await? {
                 return Ok(RunEnd::Stopped);
             }
-            self.events = read_all(&*self.store, self.id()).await?;
-            self.state = RunState::try_replay(self.id(), &self.events)?;
-            self.max_cost = None;
+            self.read_log().await?;
         }
     }
 
