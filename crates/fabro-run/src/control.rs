@@ -15,7 +15,9 @@ use fabro_store::{Batch, InboxId, Lease, Message, RunAt, RunStore, StoreError};
 use fabro_types::{BranchPath, ContextPatch, RunId, RunStatus};
 use serde_json::{Map, Value};
 
-use crate::family::{cancel_family, end_leftover_processes, run_redactor};
+use crate::family::{
+    cancel_family, end_leftover_processes, holding_stages_of, run_redactor,
+};
 use crate::gates::{Gate, earlier_answer, gate_names, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
 use crate::run_id::new_run_id;
@@ -102,17 +104,6 @@ pub async fn answer(
     store.post_at(gate.run, &message, at.map(|seq| RunAt { run, seq })).await?;
     gate.pending_answer = Some(choice.to_owned());
     Ok(gate)
-}
-
-/// The stages that a run of a sub-workflow is inside of; none for another run.
-fn holding_stages_of(events: &[Event], holding: &BTreeMap<RunId, Vec<String>>) -> Vec<String> {
-    let Some(EventBody::RunCreated(created)) = events.first().map(|event| &event.entry.body) else {
-        return Vec::new();
-    };
-    let Some(parent) = &created.parent else { return Vec::new() };
-    let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
-    let own = branch.stage(&parent.node_id, parent.visit);
-    holding.get(&parent.run_id).into_iter().flatten().cloned().chain([own]).collect()
 }
 
 /// The free text of an answer that begins with the key of the free-text edge of the only open gate.

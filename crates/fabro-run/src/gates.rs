@@ -145,7 +145,7 @@ pub fn gate_names(gates: &[Gate]) -> Vec<String> {
 
 /// Whether a name means the last of these stages, each inside of the one before: the name of the stage alone, or behind
 /// those of stages that hold it. With `whole` all of these must be named.
-fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
+pub(crate) fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
     let Some((own, holding)) = stages.split_last() else { return false };
     let is_own = |name: &str| {
         let name = StageName::parse(name);

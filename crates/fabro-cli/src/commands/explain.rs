@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
-use fabro_inspect::{Considered, Explain, TieBreak};
+use fabro_inspect::{Considered, Explain, ReportError, TieBreak};
+use fabro_run::find_stage_below;
 
 use fabro_types::RunId;
 
@@ -43,7 +44,13 @@ pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit
         None => Some(fabro_inspect::last_explained(&events).ok_or_else(|| none_left(run, global))?),
     };
     let stage = args.stage.as_ref().or(last.as_ref()).map_or("", String::as_str);
-    let report = fabro_inspect::explain(&events, stage)?;
+    let (run, report) = match fabro_inspect::explain(&events, stage) {
+        Err(none @ ReportError::NoStage { .. }) => {
+            let (run, stage) = find_stage_below(&store, run, stage).await?.ok_or(none)?;
+            (run, fabro_inspect::explain(&read_all(&store, run).await?, &stage)?)
+        }
+        report => (run, report?),
+    };
     let paint = global.paint_stdout();
     output::report(args.json, &report, || {
         let mut text = text(stage, &report, paint);

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
 use fabro_events::{ForkPoint, PauseReason};
-use fabro_inspect::{Cause, Inspect, StageRow};
+use fabro_inspect::{Cause, Inspect, ReportError, StageRow};
+use fabro_run::find_stage_below;
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{
     Align, Paint, Table, clean, cut, one_line, paint_run, paint_stage, tokens, took,
@@ -47,7 +48,14 @@ const FILES: usize = 200;
 pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     if let Some(stage) = &args.stage {
-        let report = fabro_inspect::inspect_stage(&store, run, stage).await?;
+        let (run, report) = match fabro_inspect::inspect_stage(&store, run, stage).await {
+            Err(none @ ReportError::NoStage { .. }) => {
+                let below = find_stage_below(&store, run, stage).await?;
+                let (run, stage) = below.ok_or(none)?;
+                (run, fabro_inspect::inspect_stage(&store, run, &stage).await?)
+            }
+            report => (run, report?),
+        };
         output::report(args.json, &report, || stage_text(&report, &store, run, global))?;
         return Ok(Exit::SUCCEEDED);
     }

@@ -164,10 +164,15 @@ fn a_gate_in_a_sub_workflow_of_an_element_is_named_by_it() {
     let mut names: Vec<_> = gates.as_array().unwrap().iter().map(name).collect();
     names.sort();
     assert_eq!(names, ["review[0]", "review[1]"]);
+    assert!(project.run(&["inspect", "latest", "sub[1]/review"]).contains("Fine?"));
     assert_eq!(project.exit(&["answer", "latest", "review", "y"]), 2);
     assert_eq!(project.exit(&["answer", "latest", "sub[1]/review", "y", "--no-resume"]), 0);
     assert_eq!(project.exit(&["answer", "latest", "review[0]", "y"]), 0);
     assert_eq!(project.exit(&["wait", "latest"]), 0);
+    for name in ["review[0]", "sub[0]/review", "sub[0]/review@1"] {
+        let explained = project.json(&["explain", "latest", name, "--json"]);
+        assert_eq!(explained["answer"]["label"], "Yes", "{name}: {explained}");
+    }
 }
 
 /// The other branch ends only after the stage behind the gate, so nothing else wakes the sub-workflow.
