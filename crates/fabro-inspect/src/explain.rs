@@ -231,6 +231,7 @@ pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, R
     });
     let answer = answer_of(events, key);
     let mut candidates: Vec<_> = choice.candidates.iter().map(Considered::from).collect();
+    show_asked_labels(&mut candidates, events, key);
     let taken = taken(choice);
     if let Some(candidate) = taken.and_then(|taken| candidates.get_mut(taken)) {
         candidate.taken = true;
@@ -248,6 +249,22 @@ pub(crate) fn explain_of(events: &[&Event], key: &StageKey) -> Result<Explain, R
         candidates,
         ..Explain::default()
     })
+}
+
+/// Puts the labels that a person saw in the place of templates.
+fn show_asked_labels(candidates: &mut [Considered], events: &[&Event], key: &StageKey) {
+    let is_template = |label: &Arc<str>| label.contains("{{");
+    let has_template = |edge: &&mut Considered| edge.label.as_ref().is_some_and(is_template);
+    for candidate in candidates.iter_mut().filter(has_template) {
+        let asked = events.iter().rev().find_map(|event| match &event.entry.body {
+            EventBody::GateAsked { options, .. } if key.is(event) => Some(options),
+            _ => None,
+        });
+        let mut same = asked.into_iter().flatten().filter(|option| *option.to == *candidate.to);
+        if let (Some(option), None) = (same.next(), same.next()) {
+            candidate.label = Some(format!("[{}] {}", option.key, option.label).into());
+        }
+    }
 }
 
 /// How a visit of a human gate was answered.

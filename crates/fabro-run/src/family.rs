@@ -101,7 +101,9 @@ pub async fn find_stage_below(
         let events = read_all(store, member).await?;
         let within = holding_stages_of(&events, &holding);
         for event in checkpoint::effective(&events).into_iter().filter(|_| member != run) {
-            let Entry { node_id: Some(node), visit, branch, body, .. } = &event.entry else { continue };
+            let Entry { node_id: Some(node), visit, branch, body, .. } = &event.entry else {
+                continue;
+            };
             if !matches!(body, EventBody::StageStarted { .. }) {
                 continue;
             }

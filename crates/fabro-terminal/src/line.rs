@@ -42,6 +42,8 @@ pub fn why(choice: &EdgeChoice) -> String {
             condition.map_or_else(|| "its condition holds".to_owned(), |it| one_line(it, QUOTED))
         }
         Tier::PreferredLabel => format!("`{}` was chosen", one_line(label(), QUOTED)),
+        // Only a gate has templates in its labels, and is routed by the target of the option.
+        Tier::SuggestedNext if label().contains("{{") => "chosen at the gate".to_owned(),
         Tier::SuggestedNext => "suggested by the stage".to_owned(),
         Tier::Unconditional if choice.candidates.len() > 1 => {
             let conditions = choice.candidates.iter().filter_map(|edge| edge.condition.as_deref());

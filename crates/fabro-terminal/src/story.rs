@@ -98,7 +98,12 @@ impl RunningStage {
                 self.turns = 0;
                 self.clear_activity();
             }
-            EventBody::GateAsked { .. } => self.asks = true,
+            EventBody::GateAsked { question, .. } => {
+                self.asks = true;
+                if self.label.as_ref().is_some_and(|label| label.contains("{{")) {
+                    self.label = Some(question.as_str().into());
+                }
+            }
             EventBody::GateAnswered { .. } => self.asks = false,
             EventBody::AgentMessage { role, text, usage, .. } if role == "assistant" => {
                 self.turns += 1;
@@ -274,7 +279,8 @@ impl Story {
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 let stage = self.running.remove(branch);
                 if stage.as_ref().is_none_or(|stage| is_work(stage.handler)) {
-                    let line = self.finish(event, end);
+                    let label = stage.map_or_else(|| event.entry.node_label.clone(), |stage| stage.label);
+                    let line = StageLine { label, ..self.finish(event, end) };
                     self.summary.add(event, end);
                     self.pending.insert(Arc::clone(branch), line);
                 }

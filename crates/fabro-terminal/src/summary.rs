@@ -85,7 +85,7 @@ impl Summary {
         let at = *self.by_node.entry(Arc::clone(&node)).or_insert_with(|| {
             rows.push(SummaryRow {
                 node,
-                label: event.entry.node_label.clone(),
+                label: event.entry.node_label.clone().filter(|label| !label.contains("{{")),
                 visits: 0,
                 status: end.outcome.status,
                 lines: 0,

@@ -225,6 +225,8 @@ fn an_answer_over_http_continues_the_run() {
     assert_eq!(answered["answered"], "ask@1");
     assert_eq!(project.exit(&["wait", "latest"]), 0);
     assert_eq!(answered_by(&project), [("http".to_owned(), json!("answer"))]);
+    let explained = project.run(&["explain", "latest", "ask"]);
+    assert!(explained.contains("[A] Apply to test") && !explained.contains("{{"), "{explained}");
 }
 
 #[test]
