@@ -14,7 +14,7 @@ use fabro_inspect::dump::DumpError;
 use fabro_run::{GoalError, NamedGate, RunError, SetupError, UNAVAILABLE};
 use fabro_store::StoreError;
 use fabro_terminal::{clean, diagnostics};
-use fabro_types::{Diagnostic, RunId, Severity, bounded};
+use fabro_types::{Diagnostic, RunId, RunStatus, Severity, bounded};
 
 use crate::error::{CliError, failed, store, usage};
 use crate::exit::Exit;
@@ -59,16 +59,17 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
         RunError::NotCreated { .. } => {
             failed(message, "the log is damaged; look at it with `fabro events`")
         }
-        RunError::Ended { run, .. } => {
-            let retry = global.command(&format!("retry {run}"));
+        RunError::Ended { run, status } => {
+            let retry = match status {
+                RunStatus::Succeeded => String::new(),
+                _ => format!(
+                    "run again what failed with `{}`, ",
+                    global.command(&format!("retry {run}"))
+                ),
+            };
             let rewind = global.command(&format!("rewind {run} NODE@VISIT"));
             let fork = global.command(&format!("fork {run} NODE@VISIT"));
-            usage(
-                message,
-                format!(
-                    "run again what failed with `{retry}`, go back with `{rewind}`, or copy it with `{fork}`"
-                ),
-            )
+            usage(message, format!("{retry}go back with `{rewind}`, or copy it with `{fork}`"))
         }
         RunError::SubWorkflow { root, .. } => {
             usage(message, format!("name the run it belongs to: {root}"))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use fabro_types::{LineIndex, Severity};
 use serde::Serialize;
@@ -157,6 +158,10 @@ fn settings_of(path: PathBuf, kind: SettingsFile) -> Result<Vec<EffectiveSetting
         let Some(value) = checked.get(&name).filter(|_| !is_inside && name != "_version") else {
             continue;
         };
+        // A duration was read into its parts.
+        let duration = Some(value).filter(|value| value.is_object());
+        let duration = duration.and_then(|it| serde_json::from_value::<Duration>(it.clone()).ok());
+        let value = &duration.map_or_else(|| value.clone(), |it| Value::from(format!("{it:?}")));
         let line = lines.position(at.start).line;
         let mut add = |name: String, value: &Value| {
             let source = SettingSource::File { file: path.clone(), line };
@@ -201,7 +206,7 @@ mod tests {
     fn the_strongest_file_counts() {
         let dir = tempfile::tempdir().unwrap();
         let files = [
-            ("run.toml", SettingsFile::Run, "_version = 1\n[run.inputs]\na = 1\n[run.model]\nname = 'x'\n"),
+            ("run.toml", SettingsFile::Run, "_version = 1\n[run]\nmax_time = '2h'\n[run.inputs]\na = 1\n[run.model]\nname = 'x'\n"),
             (
                 "config.toml",
                 SettingsFile::Config,
@@ -240,9 +245,10 @@ mod tests {
         run.agent.max_turns = 3  user.toml:8
         run.hooks = [{"event":"run_complete","script":"true","blocking":false}]  config.toml:8
         run.hooks = [{"event":"run_start","script":"true","blocking":true}]  user.toml:10
-        run.inputs.a = 1  run.toml:2
+        run.inputs.a = 1  run.toml:4
+        run.max_time = "7200s"  run.toml:3
         run.model.fallbacks = ["f"]  user.toml:3
-        run.model.name = "x"  run.toml:5
+        run.model.name = "x"  run.toml:7
         "#);
     }
 

@@ -111,6 +111,11 @@ pub enum ConfigError {
         /// A similar name of a workflow that exists.
         near: Vec<String>,
     },
+    /// The file is neither a workflow nor a run.toml.
+    #[error(
+        "`{0}` is neither a workflow nor a run.toml: the name of a workflow file ends in .fabro, .dot or .gv, that of a run file in .toml"
+    )]
+    OtherFile(String),
     /// The text is neither a path nor a name of a workflow.
     #[error(
         "`{0}` does not name a workflow: give a workflow file, a run.toml, or the name of a workflow"

@@ -233,6 +233,9 @@ fn by_name(
         }
         tried.extend([run_file, inside, beside]);
     }
+    if cwd.join(name).is_file() {
+        return Err(ConfigError::OtherFile(name.to_owned()));
+    }
     let is_meant = |file: &String| {
         let path = Path::new(file);
         path.extension().is_some_and(|it| it != "toml") && path.file_stem() == Some(name.as_ref())

@@ -69,8 +69,10 @@ pub enum RunError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The workflow has stages that ask a model, and no model is configured.
-    #[error("no model is configured for the LLM stages of {file}{}", named_provider(provider.as_deref()))]
+    #[error("no model is configured for {stages} of {file}{}", named_provider(provider.as_deref()))]
     NoModel {
+        /// The first of these stages.
+        stages: String,
         /// The workflow file.
         file: String,
         /// The provider that it names.

@@ -424,10 +424,18 @@ fn check_no_model_needed(
     workflow: &Workflow,
     depth: usize,
 ) -> Result<(), RunError> {
-    let mut asking = workflow.nodes().filter(|node| asks_provider(node)).peekable();
-    if asking.peek().is_some() {
-        let provider = asking.find_map(|node| node.attrs.text("provider")).map(str::to_owned);
-        return Err(RunError::NoModel { file: bundle.file.clone(), provider });
+    let asking: Vec<_> = workflow.nodes().filter(|node| asks_provider(node)).collect();
+    if let Some(first) = asking.first() {
+        let more = match asking.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let provider = asking.iter().find_map(|node| node.attrs.text("provider"));
+        return Err(RunError::NoModel {
+            stages: format!("`{}`{more}", first.id),
+            file: bundle.file.clone(),
+            provider: provider.map(str::to_owned),
+        });
     }
     let managers = workflow.nodes().filter(|node| node.kind == NodeKind::ManagerLoop);
     for node in managers.take_while(|_| depth < MAX_SUB_WORKFLOW_DEPTH) {

@@ -121,6 +121,11 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
             output::stderr(&format!("{}\n", clean(&error.to_string())));
             return Ok(Exit::SUCCEEDED);
         }
+        // A misspelled attribute or shape is why a stage needs a model.
+        Err(error @ RunError::NoModel { .. }) => {
+            output::stderr(&findings.unwrap_or_default());
+            return Err(error.into());
+        }
         run => run?,
     };
     // Not before: what refuses the run is to stand alone.

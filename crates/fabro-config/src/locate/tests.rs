@@ -57,6 +57,8 @@ fn files_names_and_run_files_are_found() {
     // A folder with a `.fabro` is a project of its own.
     assert_eq!(check(&dir, "src/odd", "plan"), "DIR/src/.fabro/workflows/plan.fabro");
     assert!(check(&dir, "src/odd", "quick").starts_with("there is no workflow `quick`"));
+    std::fs::write(dir.path().join("notes.json"), "{}").unwrap();
+    assert!(check(&dir, "", "notes.json").starts_with("`notes.json` is neither a workflow nor"));
     assert_eq!(
         check(&dir, "lib/odd", "review"),
         "DIR/.fabro/workflows/review/flow.fabro from DIR/.fabro/workflows/review/workflow.toml"

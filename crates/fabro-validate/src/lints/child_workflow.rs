@@ -206,7 +206,7 @@ mod tests {
         insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> work -> exit; work [prompt="{{ inputs.repo }}"] }"#)], Some(json!({}))), @r#"
         1:70 error: the sub-workflow sub/child.fabro has an error at 1:51: the input `repo` is not given
           at: "sub/child.fabro"
-          fix: set it under [run.inputs], or give the run an input repo=…
+          fix: set it under [run.inputs], or give it with -I repo=…
         "#);
     }
 
@@ -254,7 +254,7 @@ mod tests {
         insta::assert_snapshot!(of("undefined-input", all, Some(json!({}))), @r"
         1:151 error: the input `tone` is not given
           at: inputs.tone
-          fix: set it under [run.inputs], or give the run an input tone=…
+          fix: set it under [run.inputs], or give it with -I tone=…
         ");
         insta::assert_snapshot!(of("unwritten-key", all, None), @r"
         1:116 warning: no stage before this writes `issue`

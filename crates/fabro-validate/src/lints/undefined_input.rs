@@ -33,7 +33,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             _ if checking.family.has_own_inputs => {
                 format!("give it on the node of the sub-workflow: inputs.{root}=…")
             }
-            _ => format!("set it under [run.inputs], or give the run an input {root}=…"),
+            _ => format!("set it under [run.inputs], or give it with -I {root}=…"),
         };
         findings.error("undefined-input", checking.place(attr, read.span), message, fix);
     }
@@ -80,13 +80,13 @@ mod tests {
         insta::assert_snapshot!(reported_with("undefined-input", r#"graph [goal="Fix {{ inputs.issue }}"]; start -> a -> exit; a [prompt="In {{ inputs.rep }} and {{ inputs.rep }}: {{ inputs.repo.name }}, {{ inputs.repo.url }}, {{ inputs.note | default(1) }}"]"#, &[], Some(json!({"repo": {"name": "x"}}))), @r"
         1:33 error: the input `issue` is not given
           at: inputs.issue
-          fix: set it under [run.inputs], or give the run an input issue=…
+          fix: set it under [run.inputs], or give it with -I issue=…
         1:89 error: the input `rep` is not given
           at: inputs.rep
-          fix: set it under [run.inputs], or give the run an input rep=…
+          fix: set it under [run.inputs], or give it with -I rep=…
         1:152 error: the input `repo.url` is not given
           at: inputs.repo.url
-          fix: set it under [run.inputs], or give the run an input repo=…
+          fix: set it under [run.inputs], or give it with -I repo=…
         ");
         insta::assert_snapshot!(reported("undefined-input", r#"start -> a -> exit; a [prompt="{{ inputs.repo }}"]"#), @"nothing");
     }
