@@ -84,9 +84,13 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         result = run.drive(services) => result,
         () = interrupted(&interrupt, id, &progress, global) => Ok(DriveResult::Interrupted),
     };
+    // What cannot be shown at the end does not change how the run ended.
+    let mut unshown = Vec::new();
     if asks_models && result.is_ok() {
-        let (tokens, cost_usd) = spent(id, global).await?;
-        progress.set_spent(tokens, cost_usd);
+        match spent(id, global).await {
+            Ok((tokens, cost_usd)) => progress.set_spent(tokens, cost_usd),
+            Err(error) => unshown.push(error.to_string()),
+        }
     }
     // Nothing was shown yet when a service cannot be built.
     if !matches!(result, Err(RunError::Setup(_))) {
@@ -108,7 +112,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         if !std::io::stderr().is_terminal()
             && let Some(cause) = first_cause(&result)
         {
-            output::stderr(&last_lines(id, cause, global).await?);
+            show(last_lines(id, cause, global).await, &mut unshown);
         }
     }
     // It reaches nothing outside, and a collector may be named by the settings of a project.
@@ -116,11 +120,12 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         trace::send_at_end(id, global).await;
     }
     if matches!(mode, Mode::Live | Mode::Plain) && has_worktree {
-        output::stderr(&branch_text(id, global).await?);
+        show(branch_text(id, global).await, &mut unshown);
     }
     if matches!(mode, Mode::Live | Mode::Plain) {
-        output::stderr(&overridden_text(id, global).await?);
+        show(overridden_text(id, global).await, &mut unshown);
     }
+    global.warn(unshown);
     Ok(match result {
         DriveResult::Succeeded => Exit::SUCCEEDED,
         DriveResult::PartiallySucceeded(_) | DriveResult::Failed { .. } | DriveResult::Canceled => {
@@ -223,6 +228,13 @@ async fn interrupted(
         progress.interject(&format!(
             "\nstopping; press Ctrl-C again to stop immediately. Continue with: {resume}\n"
         ));
+    }
+}
+
+fn show(text: anyhow::Result<String>, unshown: &mut Vec<String>) {
+    match text {
+        Ok(text) => output::stderr(&text),
+        Err(error) => unshown.push(error.to_string()),
     }
 }
 

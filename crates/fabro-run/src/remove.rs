@@ -80,10 +80,16 @@ pub async fn remove_branch(
         None => return Ok(None),
         Some(is_merged) => is_merged || is_discarded,
     };
-    // What somebody changed there after the run is nowhere else.
-    let found = Repository::find(&dir.join(WORKTREE)).await.ok().flatten();
-    if !is_unneeded || found.is_some_and(|found| !found.dirty.is_empty()) {
+    if !is_unneeded {
         return Ok(None);
+    }
+    // Changes that somebody made there after the run are nowhere else.
+    let worktree = dir.join(WORKTREE);
+    if worktree.exists() {
+        let found = Repository::find(&worktree).await.map_err(failed)?;
+        if found.is_none_or(|found| !found.dirty.is_empty()) {
+            return Ok(None);
+        }
     }
     if !is_dry {
         let remove = async |_| {

@@ -47,7 +47,7 @@ struct OpenGate {
 
 /// Lists open gates, and on a terminal answers one.
 pub async fn gates(args: &GatesArgs, global: &Global) -> anyhow::Result<Exit> {
-    let gates = open_gates(&global.store_to_read()?).await?;
+    let gates = open_gates(&global.store_to_read()?, global).await?;
     if args.json {
         output::report(true, &gates, String::new)?;
         return Ok(Exit::SUCCEEDED);
@@ -69,15 +69,22 @@ pub async fn gates(args: &GatesArgs, global: &Global) -> anyhow::Result<Exit> {
     answer_one(&gates, global).await
 }
 
-/// The gates without an answer of all runs that have not ended, the oldest question first.
-async fn open_gates(store: &SqliteStore) -> anyhow::Result<Vec<OpenGate>> {
+/// The gates without an answer of all runs that have not ended, the oldest question first. A run that cannot be read
+/// is a warning.
+async fn open_gates(store: &SqliteStore, global: &Global) -> anyhow::Result<Vec<OpenGate>> {
     let now = now_ms();
     let mut open = Vec::new();
     for run in store.list().await? {
         if run.status.is_final() || run.parent.is_some() {
             continue;
         }
-        let gates = open_gates_of_family(store, run.id).await?;
+        let gates = match open_gates_of_family(store, run.id).await {
+            Ok(gates) => gates,
+            Err(error) => {
+                global.warn([error.to_string()]);
+                continue;
+            }
+        };
         for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
             // The run takes an answer that is given when it is driven again.
             if gate.pending_answer.is_some() {
