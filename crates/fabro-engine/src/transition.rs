@@ -86,7 +86,7 @@ impl Machine {
         self.evaluate_edges_of(self.cursor(branch)?, ix, node, visit)
     }
 
-    /// The same for a line as it would be.
+    /// The same for a hypothetical state of the line.
     pub(crate) fn evaluate_edges_of(
         &self,
         cursor: &Cursor,
@@ -569,7 +569,7 @@ fn last_failure(cursor: &Cursor) -> Option<Failure> {
     (outcome.status == Status::Failed).then(|| outcome.failure.clone().unwrap_or_else(failure))
 }
 
-/// The way back from an exit for an unmet goal gate.
+/// The jump from an exit to the retry target of an unmet goal gate.
 pub(crate) fn jump_to_gate_target(to: Arc<str>, gate: &Arc<str>) -> EdgeChoice {
     jump(Tier::GoalGate, to, Some(Arc::clone(gate)), Vec::new())
 }

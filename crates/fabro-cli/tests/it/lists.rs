@@ -251,7 +251,7 @@ fn a_list_that_is_broken_json_fails_with_the_place() {
         work [shape=parallelogram, script="echo {{ context.item }}"]; join [shape=tripleoctagon] }"#;
     let project = Project::with(&[("flow.fabro", flow)]);
     let shown = project.run(&["run", "flow.fabro"]);
-    let place = "holds JSON that does not parse at line 1, column 2 (expected value)";
+    let place = "holds invalid JSON at line 1, column 2 (expected value)";
     assert!(shown.starts_with("exit 1") && shown.contains(place), "{shown}");
 }
 
