@@ -106,7 +106,7 @@ struct Source {
     plan: Arc<Plan>,
     context: Context,
     history: Vector<Arc<StageRecord>>,
-    /// Of a stage for an element of a list.
+    /// What a stage for a list element omits.
     left_out: LeftOut,
     run_dir: PathBuf,
     store: Arc<dyn Store>,
@@ -327,9 +327,9 @@ impl Source {
     }
 }
 
-/// What a stage did that made a list, of which the reader has one element.
+/// The detail of a stage that produced the list, without the list.
 fn without_list(detail: Detail) -> Detail {
-    let list = || Output::Omitted("the list, of which this stage has one element".to_owned());
+    let list = || Output::Omitted("the list; this stage processes one of its elements".to_owned());
     match detail {
         Detail::Command { script, stderr, exit_code, .. } => {
             Detail::Command { script, stdout: list(), stderr, exit_code }
