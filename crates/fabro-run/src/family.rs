@@ -18,7 +18,7 @@ use crate::services::ServiceBuilder;
 pub struct Member {
     /// The run.
     pub run: RunId,
-    /// The stages that it is the sub-workflow of, as `[BRANCH/]NODE@VISIT`, outermost first; empty for the
+    /// The stages that contain it, as `[BRANCH/]NODE@VISIT`, outermost first; empty for the
     /// run itself.
     pub within: Within,
     /// Its log.
@@ -43,7 +43,7 @@ pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member
     Ok(members.filter_map(member).collect())
 }
 
-/// The stages that hold the run of a sub-workflow, as `[BRANCH/]NODE@VISIT`, outermost first.
+/// The stages that contain the run of a sub-workflow, as `[BRANCH/]NODE@VISIT`, outermost first.
 pub type Within = Vec<String>;
 
 /// For each state of a family, in its order, the stages that hold its run; none for `run` itself. `None` for a sub-workflow whose stage is not running.
