@@ -25,13 +25,13 @@ use crate::unhandled::with_cause;
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
 
-/// What the goal gates say at an exit.
+/// The result of checking the goal gates at an exit.
 pub(crate) enum GoalGates {
-    /// All that were visited are met.
+    /// All gates are met.
     Met,
-    /// One is not, and the run goes to its retry target.
+    /// A gate is unmet, and the run jumps to its retry target.
     Retry(EdgeChoice),
-    /// One is not, and no retry target is left.
+    /// A gate is unmet, and no retry target is left.
     Failed(Failure),
 }
 

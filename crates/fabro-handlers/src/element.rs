@@ -38,7 +38,7 @@ fn lists<'s>(plan: &'s Plan, branch: &'s str) -> Vec<List<'s>> {
 
 /// The text to append to the prompt: the elements that no prompt or script reads; empty without such
 /// elements.
-pub(crate) fn following_prompt(stage: &Stage) -> Result<String, Failure> {
+pub(crate) fn prompt_suffix(stage: &Stage) -> Result<String, Failure> {
     let mut text = String::new();
     if !shows_elements(stage.spec().kind) {
         return Ok(text);
@@ -76,29 +76,29 @@ fn read(value: &Arc<Value>, store: &dyn Store) -> Result<Value, Failure> {
 /// What the preamble of a stage for a list element omits: the list, and the element if the prompt shows
 /// it.
 #[derive(Debug, Default)]
-pub(crate) struct LeftOut {
+pub(crate) struct PreambleOmissions {
     /// The node that produced each list, by the branch of the element. Its output is omitted.
     makers: BTreeMap<Arc<str>, Arc<str>>,
     keys: BTreeSet<String>,
 }
 
-impl LeftOut {
+impl PreambleOmissions {
     pub(crate) fn of(stage: &Stage) -> Self {
-        let mut left_out = Self::default();
+        let mut omissions = Self::default();
         let branch = stage.branch.as_deref().unwrap_or_default();
         for list in lists(&stage.plan, branch) {
             let element = list.spec.element_keys();
             let kind = stage.spec().kind;
             if stage.spec().reads_context(&element) || !list.is_read && shows_elements(kind) {
-                left_out.keys.extend(element);
+                omissions.keys.extend(element);
             } else if *list.spec.name != *"item" {
-                left_out.keys.insert(keys::ITEM_INDEX.to_owned());
+                omissions.keys.insert(keys::ITEM_INDEX.to_owned());
             }
             for source in list.spec.source_keys() {
-                left_out.add_source(source, list.branch, &stage.history);
+                omissions.add_source(source, list.branch, &stage.history);
             }
         }
-        left_out
+        omissions
     }
 
     /// Adds the source of a list: a context key, or a path into its value.

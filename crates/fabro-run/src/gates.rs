@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{NamedGate, RunError, Within, running_members};
 
 /// Whether a name matches the path of stages that ends in a gate.
-type IsMeant<'a> = &'a dyn Fn(&[String]) -> bool;
+type StageMatcher<'a> = &'a dyn Fn(&[String]) -> bool;
 
 /// A gate that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -173,7 +173,7 @@ fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
     let found = |means: &dyn Fn(&[String]) -> bool| -> Vec<usize> {
         (0..gates.len()).filter(|at| means(&stages[*at])).collect()
     };
-    let ways: [IsMeant<'_>; 4] = [
+    let ways: [StageMatcher<'_>; 4] = [
         &|stages| stages.join("/") == name,
         &|stages| is_named(stages, name, true),
         &|stages| is_named(stages, name, false),

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_that_looks_like_a_key_is_matched_by_the_redacted_answer() {
+    fn a_redacted_answer_matches_a_redacted_schema_constant() {
         let key = format!("sk-ant-api03-{}AA", "x1Y".repeat(31));
         let schema =
             format!(r#", output_schema="{{\"properties\":{{\"k\":{{\"const\":\"{key}\"}}}}}}""#);

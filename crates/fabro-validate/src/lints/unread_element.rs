@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_is_read() {
+    fn reports_lists_whose_element_nothing_reads() {
         let unread = "no prompt and no script on the path of `each` reads the element";
         let prompt = list("work [prompt=\"Do it.\"]");
         assert!(
