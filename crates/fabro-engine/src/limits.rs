@@ -53,7 +53,7 @@ impl Machine {
             {
                 format!("spent {} of max_cost {}{suffix}", dollars(cost_usd), dollars(max))
             }
-            _ => "the spending limit of the parent run is reached".to_owned(),
+            _ => "the spending limit of a parent run is reached".to_owned(),
         }
     }
 
