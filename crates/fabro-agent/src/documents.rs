@@ -26,9 +26,9 @@ pub struct ProjectDocs {
 /// under its path, nearest last. Files of the same text appear once.
 ///
 /// The root is the nearest folder with `.git` or `.fabro`, else `dir` itself. When they are longer than
-/// [`DOCUMENT_BYTES`] together, the longest are cut to the same length, with a note. Files that
-/// lead out of the project, cannot be read, are not text, or that another user owns or may write are skipped. Secrets are redacted before the cut,
-/// which could leave a part of one.
+/// [`DOCUMENT_BYTES`] together, the longest are cut to the same length, with a note. Skips files that
+/// lead out of the project, cannot be read, are not text, or that another user owns or may write.
+/// Secrets are redacted before the cut, which could leave a part of one.
 pub fn project_docs(dir: &Path, redactor: &Redactor) -> ProjectDocs {
     let Ok(dir) = dir.canonicalize() else { return ProjectDocs::default() };
     let root = project_dir(&dir).unwrap_or(&dir);

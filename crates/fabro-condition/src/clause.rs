@@ -107,13 +107,13 @@ impl Clause {
         self.comparison.as_ref().map(|comparison| comparison.operator)
     }
 
-    /// Whether it holds after a stage with this status; `None` when that does not decide it.
+    /// Whether it holds after a stage with this status; `None` if the status does not decide it.
     pub(crate) fn holds_after(&self, status: Status) -> Option<bool> {
         let equals = match self.context_key() {
             "outcome" => match (self.value().map(Status::parse), status) {
                 (None, _) => return Some(true),
                 (Some(Some(value)), _) => Some(value == status),
-                // A stage that ends with a word of the workflow's own has succeeded.
+                // A custom outcome counts as a success.
                 (Some(None), Status::Succeeded) => None,
                 (Some(None), _) => Some(false),
             },

@@ -97,15 +97,16 @@ impl Condition {
         self.expr.possible(&mut clause)
     }
 
-    /// Whether it reads how the stage before it ended: `outcome`, `failure_class`, `failure_signature` or
-    /// `command.exit_code`.
+    /// Whether it reads the result of the previous stage: `outcome`, `failure_class`,
+    /// `failure_signature` or `command.exit_code`.
     pub fn reads_result(&self) -> bool {
         self.keys().any(|key| {
             key == "outcome" || key == "command.exit_code" || key.starts_with("failure_")
         })
     }
 
-    /// What the result can be after a stage that ended with this status; what else it reads may have any value.
+    /// The possible results after a stage that ended with this status. Other keys that it reads may
+    /// have any value.
     ///
     /// ```
     /// use fabro_condition::Condition;
@@ -119,7 +120,7 @@ impl Condition {
         self.possible(|clause| self.clauses.get(clause)?.holds_after(status))
     }
 
-    /// Whether it is for a failure: it can hold after one, and not after a success.
+    /// Whether it selects failures: it can hold after a failure but not after a success.
     pub fn is_for_failure(&self) -> bool {
         self.possible_after(Status::Failed).holds && !self.possible_after(Status::Succeeded).holds
     }

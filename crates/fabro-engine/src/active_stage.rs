@@ -18,7 +18,7 @@ pub struct ActiveStage {
     /// When its first attempt began, in milliseconds since 1970, by a clock that was never
     /// [set](crate::RunState::clock_set_ms).
     pub started_ms: i64,
-    /// When this attempt began, or the wait before it: as `started_ms`.
+    /// When this attempt began, or its retry delay; same clock as `started_ms`.
     pub attempt_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,
@@ -33,21 +33,21 @@ pub struct ActiveStage {
     pub thread_id: Option<Arc<str>>,
     /// When the gate was asked, if it was, in milliseconds since 1970.
     pub gate_asked_ms: Option<i64>,
-    /// What the gate shows beside its question, once it was asked.
+    /// The texts that the gate displays with its question; `None` until it is asked.
     pub gate_show: Option<Arc<[ShownText]>>,
     /// The answer to the gate, if there is one. A driver that died between the answer and the end
     /// of the stage leaves it for the next one.
     pub gate_answer: Option<RecordedAnswer>,
     /// The place in the log where this attempt began.
     pub since_seq: u64,
-    /// The place in the log of the last rewind or retry before it began, 0 without one: a stage of the same node and
-    /// visit may have run before.
+    /// The sequence number of the last rewind or retry before it started, or 0. The same node and
+    /// visit may have run before it.
     pub rewound_seq: u64,
     /// A conversation with a model is recorded of this attempt.
     pub talked: bool,
     /// What that conversation cost so far.
     pub spent: Usage,
-    /// How many turns of a model the node had used before this visit.
+    /// Model turns that the node used before this visit.
     pub turns_before: u32,
     /// The artifacts of all its attempts, as paths below the run's directory.
     pub artifacts: BTreeSet<Arc<str>>,
@@ -92,7 +92,8 @@ impl ActiveStage {
         }
     }
 
-    /// Another attempt of the same stage, whose record in the log is at `seq`, of the time `steady_ms`.
+    /// Starts another attempt of the stage. `seq` is the sequence number of its event, and
+    /// `steady_ms` the time of that event on the monotonic clock.
     pub(crate) fn retry(&mut self, attempt: u32, delay_ms: u64, (seq, steady_ms): (u64, i64)) {
         self.attempt_ms = steady_ms;
         self.attempt = attempt;

@@ -53,7 +53,7 @@ impl Attempt {
         }
         if self.stage.spec().llm().is_some() {
             tokio::select! {
-                () = self.stage.budget.known() => {}
+                () = self.stage.budget.wait_until_known() => {}
                 () = cancel.cancelled() => return AttemptResult::Canceled,
             }
         }

@@ -1,7 +1,7 @@
-//! The spending limits of a run and its sub-workflows while they are driven (`max_cost`, `max_tokens_total`).
+//! Enforces the spending limits of a run and its sub-workflows (`max_cost`, `max_tokens_total`).
 //!
-//! All stages that run at the same time look at the same sums after each turn: none works with a copy of what was
-//! left when it began. A program that only takes a limit of its own gets a reservation: its share of what is left.
+//! Concurrent stages share one set of totals and check it after each turn. An external program
+//! cannot check it, so it gets a reservation: its share of the remaining budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,40 +14,41 @@ use tokio::sync::Notify;
 use crate::key::Key;
 use crate::machine::Machine;
 
-/// What a run may spend, by its own limits.
+/// The spending limits of one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
     cost_usd: Option<f64>,
     tokens: Option<u64>,
 }
 
-/// One run of the family: a run or one of its sub-workflows.
+/// The spending of a run or of one of its sub-workflows.
 #[derive(Debug, Default)]
 struct Account {
-    /// The account of the run that this is a sub-workflow of.
+    /// The account of the parent run.
     parent: Option<usize>,
-    /// The accounts of its sub-workflows, by their stages.
+    /// The accounts of its sub-workflows, by stage.
     children: BTreeMap<Key, usize>,
     limits: Limits,
-    /// What its own log says.
+    /// The spending recorded in its own log.
     own: Spent,
-    /// The same with its sub-workflows that have not ended.
+    /// `own` plus its unfinished sub-workflows.
     total: Spent,
-    /// The reservations of its own stages.
+    /// The reservations of its own stages, in US dollars.
     reservations: BTreeMap<Key, f64>,
-    /// How many reservations there are, those of sub-workflows included.
+    /// The number of reservations, including sub-workflows.
     reserving: usize,
-    /// Their sum.
+    /// The sum of these reservations.
     reserved: f64,
-    /// Its running stages that may spend something.
+    /// Its running stages that may spend.
     running: BTreeSet<Key>,
-    /// How many stages share what is left: those that may spend and have no reservation.
+    /// How many of its stages share the remaining budget: they may spend and hold no reservation.
     own_spenders: usize,
-    /// The same with sub-workflows.
+    /// `own_spenders` plus those of sub-workflows.
     spenders: usize,
-    /// Stages whose sub-workflows began before this driver and are not opened yet: what they have spent is not known.
-    unread: BTreeSet<Key>,
-    /// Stages that ended because too little was left for them, with the amount that was too little.
+    /// Stages whose sub-workflow an earlier driver started and this one has not opened yet: its
+    /// spending is unknown.
+    unopened: BTreeSet<Key>,
+    /// Stages that were suspended because the budget left was too small, with that amount.
     waiting: BTreeMap<Key, f64>,
 }
 
@@ -57,11 +58,11 @@ struct Accounts(Vec<Account>);
 #[derive(Debug, Default)]
 struct Family {
     accounts: Mutex<Accounts>,
-    /// A sub-workflow was opened, or its stage has ended.
-    read: Notify,
+    /// Notified when a sub-workflow was opened or its stage ended.
+    opened: Notify,
 }
 
-/// The budget of one run that is being driven.
+/// The budget of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     family: Arc<Family>,
@@ -75,27 +76,27 @@ pub struct StageBudget {
     key: Key,
 }
 
-/// Part of the budget that one program may use; dropping it gives back what is left of it.
+/// Part of the budget that one program may use. Dropping it releases the rest.
 #[derive(Debug)]
 pub struct Reservation {
     stage: StageBudget,
     dollars: f64,
 }
 
-/// The spending limit is reached, or what is left is reserved by stages that are running.
+/// The spending limit is reached, or running stages have reserved the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the spending limit is reached")]
 pub struct LimitReached;
 
 impl Accounts {
-    /// The account and those of the runs that it is a part of.
-    fn upwards(&self, run: usize) -> impl Iterator<Item = &Account> {
-        let above = |run: &usize| self.0[*run].parent;
-        std::iter::successors(Some(run), above).map(|run| &self.0[run])
+    /// The account and its ancestors.
+    fn with_ancestors(&self, run: usize) -> impl Iterator<Item = &Account> {
+        let parent = |run: &usize| self.0[*run].parent;
+        std::iter::successors(Some(run), parent).map(|run| &self.0[run])
     }
 
-    /// Changes an account and those of the runs that it is a part of.
-    fn change_upwards(&mut self, run: usize, change: impl Fn(&mut Account)) {
+    /// Changes the account and its ancestors.
+    fn change_with_ancestors(&mut self, run: usize, change: impl Fn(&mut Account)) {
         let mut next = Some(run);
         while let Some(run) = next {
             let account = &mut self.0[run];
@@ -104,10 +105,10 @@ impl Accounts {
         }
     }
 
-    /// What may be spent more, in US dollars, if this many stages share it besides those that run; `None` without
-    /// a limit.
+    /// The share of the remaining budget per stage, in US dollars, if `others` more stages than the
+    /// running ones use it; `None` without a limit.
     fn share(&self, run: usize, others: usize) -> Option<f64> {
-        let shares = self.upwards(run).filter_map(|account| {
+        let shares = self.with_ancestors(run).filter_map(|account| {
             let left = account.limits.cost_usd? - account.total.cost_usd - account.reserved;
             let spenders = u32::try_from(account.spenders + others).unwrap_or(u32::MAX);
             Some(left / f64::from(spenders.max(1)))
@@ -116,7 +117,7 @@ impl Accounts {
     }
 
     fn is_over(&self, run: usize) -> bool {
-        self.upwards(run).any(Account::is_over)
+        self.with_ancestors(run).any(Account::is_over)
     }
 
     fn has_room(&self, run: usize) -> bool {
@@ -132,7 +133,7 @@ impl Accounts {
     }
 
     fn add(&mut self, run: usize, before: Spent, now: Spent) {
-        self.change_upwards(run, |account| {
+        self.change_with_ancestors(run, |account| {
             account.total.cost_usd += now.cost_usd - before.cost_usd;
             let without = account.total.tokens.saturating_sub(before.tokens);
             account.total.tokens = without.saturating_add(now.tokens);
@@ -141,7 +142,7 @@ impl Accounts {
 
     fn reserve(&mut self, run: usize, key: &Key, dollars: f64) {
         self.0[run].reservations.insert(key.clone(), dollars);
-        self.change_upwards(run, |account| {
+        self.change_with_ancestors(run, |account| {
             account.reserving += 1;
             account.reserved += dollars;
         });
@@ -150,11 +151,11 @@ impl Accounts {
 
     fn release(&mut self, run: usize, key: &Key) {
         if let Some(dollars) = self.0[run].reservations.remove(key) {
-            self.change_upwards(run, |account| {
+            self.change_with_ancestors(run, |account| {
                 account.reserving -= 1;
                 account.reserved -= dollars;
                 if account.reserving == 0 {
-                    // Without what was rounded.
+                    // Discards rounding errors.
                     account.reserved = 0.0;
                 }
             });
@@ -162,7 +163,8 @@ impl Accounts {
         }
     }
 
-    /// A stage with a sub-workflow that has stages to share with counts as these.
+    /// Recounts the spenders. The running stages of a sub-workflow count instead of the stage that
+    /// contains it.
     fn count_spenders(&mut self, run: usize) {
         let account = &self.0[run];
         let shares = |key: &&Key| {
@@ -172,10 +174,13 @@ impl Accounts {
         };
         let count = account.running.iter().filter(shares).count();
         let before = std::mem::replace(&mut self.0[run].own_spenders, count);
-        self.change_upwards(run, |account| account.spenders = account.spenders + count - before);
+        self.change_with_ancestors(run, |account| {
+            account.spenders = account.spenders + count - before;
+        });
     }
 
-    /// The sub-workflow of a stage that has ended: what it spent is part of the stage's own usage, if `is_included`.
+    /// Closes the sub-workflow of a finished stage. With `is_included` the usage of the stage already
+    /// contains what the sub-workflow spent.
     fn close(&mut self, run: usize, key: &Key, is_included: bool) {
         if let Some(child) = self.0[run].children.remove(key) {
             let running = std::mem::take(&mut self.0[child].running);
@@ -200,21 +205,22 @@ impl Account {
 }
 
 impl Budget {
-    /// That of a run which is no sub-workflow.
+    /// The budget of a root run.
     pub(crate) fn new(machine: &Machine) -> Self {
         let family = Arc::new(Family::default());
-        family.accounts.lock().0.push(Account { unread: unread(machine), ..Account::default() });
+        let unopened = unopened_sub_workflows(machine);
+        family.accounts.lock().0.push(Account { unopened, ..Account::default() });
         let budget = Self { family, run: 0 };
         budget.record(machine);
         budget
     }
 
-    /// That of a stage.
+    /// The budget of a stage.
     pub(crate) fn of_stage(&self, key: Key) -> StageBudget {
         StageBudget { budget: self.clone(), key }
     }
 
-    /// Takes over what the run has spent and its limits.
+    /// Updates the spending and the limits of the run.
     pub(crate) fn record(&self, machine: &Machine) {
         let state = machine.state();
         let mut accounts = self.family.accounts.lock();
@@ -224,22 +230,22 @@ impl Budget {
         let now = state.spent();
         let before = std::mem::replace(&mut account.own, now);
         account.waiting.retain(|key, _| state.is_current(key));
-        let unread = account.unread.len();
-        account.unread.retain(|key| state.is_current(key));
-        let is_read = account.unread.len() < unread;
+        let unopened = account.unopened.len();
+        account.unopened.retain(|key| state.is_current(key));
+        let has_ended = account.unopened.len() < unopened;
         let left: Vec<Key> =
             account.children.keys().filter(|key| !state.is_current(key)).cloned().collect();
         accounts.add(self.run, before, now);
         for key in left {
-            // It was canceled with its branch: what it spent is nowhere else.
+            // It was canceled with its branch, so no stage usage contains its spending.
             accounts.close(self.run, &key, false);
         }
-        if is_read {
-            self.family.read.notify_waiters();
+        if has_ended {
+            self.family.opened.notify_waiters();
         }
     }
 
-    /// The running stages, which share what is left, as far as they may spend something.
+    /// Sets the running stages that may spend: they share the remaining budget.
     pub(crate) fn set_running(&self, running: BTreeSet<Key>) {
         let mut accounts = self.family.accounts.lock();
         if accounts.0[self.run].running != running {
@@ -251,28 +257,28 @@ impl Budget {
         }
     }
 
-    /// A stage has ended, with what its sub-workflow spent in its own usage.
+    /// A stage has ended. With `is_included` its usage contains what its sub-workflow spent.
     pub(crate) fn ended(&self, key: &Key, is_included: bool) {
         let mut accounts = self.family.accounts.lock();
-        if accounts.0[self.run].unread.remove(key) {
-            self.family.read.notify_waiters();
+        if accounts.0[self.run].unopened.remove(key) {
+            self.family.opened.notify_waiters();
         }
         if is_included {
             accounts.close(self.run, key, true);
         }
     }
 
-    /// The limit of this run, or of one that it is a part of, is reached.
+    /// Whether the limit of this run or of an ancestor is reached.
     pub(crate) fn is_over(&self) -> bool {
         self.family.accounts.lock().is_over(self.run)
     }
 
-    /// Something is left that no running stage has reserved.
+    /// Whether some of the budget is neither spent nor reserved.
     pub(crate) fn has_room(&self) -> bool {
         self.family.accounts.lock().has_room(self.run)
     }
 
-    /// More is left for a stage than when too little was left for it.
+    /// Whether the share of a suspended stage is now larger than when it was suspended.
     pub(crate) fn has_more_for(&self, key: &Key) -> bool {
         let accounts = self.family.accounts.lock();
         let too_little = accounts.0[self.run].waiting.get(key);
@@ -282,19 +288,19 @@ impl Budget {
             })
     }
 
-    /// Running stages may give back what they have reserved.
+    /// Whether running stages may still release reservations.
     pub(crate) fn may_get_more(&self) -> bool {
         let accounts = self.family.accounts.lock();
-        !accounts.is_over(self.run) && accounts.upwards(self.run).any(|it| it.reserving > 0)
+        !accounts.is_over(self.run) && accounts.with_ancestors(self.run).any(|it| it.reserving > 0)
     }
 
-    /// The same for a stage that ended because too little was left for it.
+    /// The same for a stage that was suspended because its share was too small.
     pub(crate) fn may_get_more_for(&self, key: &Key) -> bool {
         let too_little = self.family.accounts.lock().0[self.run].waiting.get(key).copied();
         too_little.is_some_and(f64::is_finite) && self.may_get_more()
     }
 
-    /// What sub-workflows that have not ended have spent.
+    /// What unfinished sub-workflows have spent.
     pub(crate) fn spent_below(&self) -> Spent {
         let accounts = self.family.accounts.lock();
         let Account { own, total, .. } = &accounts.0[self.run];
@@ -306,24 +312,24 @@ impl Budget {
 }
 
 impl StageBudget {
-    /// Whether another turn may be asked for: neither the limit of the run is reached nor that of a run that it is a
-    /// part of, and running programs have not reserved what is left.
+    /// Whether another turn may be requested: no limit of the run or an ancestor is reached, and
+    /// running programs have not reserved the rest.
     pub fn may_spend(&self) -> bool {
         self.budget.family.accounts.lock().may_spend(self.budget.run, &self.key)
     }
 
-    /// Whether what the stage spends counts towards a limit in US dollars.
+    /// Whether a limit in US dollars applies to the stage.
     pub fn has_cost_limit(&self) -> bool {
         let accounts = self.budget.family.accounts.lock();
-        accounts.upwards(self.budget.run).any(|account| account.limits.cost_usd.is_some())
+        accounts.with_ancestors(self.budget.run).any(|account| account.limits.cost_usd.is_some())
     }
 
-    /// Reserves the stage's share of what is left, for a program that takes a limit; `None` without a limit in US
-    /// dollars.
+    /// Reserves the stage's share of the remaining budget, for a program that accepts a spending
+    /// limit; `None` without a limit in US dollars.
     ///
     /// # Errors
     ///
-    /// [`LimitReached`] when nothing is left, or other stages have reserved it.
+    /// [`LimitReached`] when nothing is left, or other stages have reserved the rest.
     pub fn reserve(&self) -> Result<Option<Reservation>, LimitReached> {
         let run = self.budget.run;
         let mut accounts = self.budget.family.accounts.lock();
@@ -335,16 +341,18 @@ impl StageBudget {
         Ok(Some(Reservation { stage: self.clone(), dollars }))
     }
 
-    /// Waits until it is known what sub-workflows have spent that began before this driver.
-    pub(crate) async fn known(&self) {
+    /// Waits until the sub-workflows that an earlier driver started are open: only then their
+    /// spending is known.
+    pub(crate) async fn wait_until_known(&self) {
         let family = &self.budget.family;
         loop {
-            let read = family.read.notified();
-            let is_known = family.accounts.lock().0.iter().all(|account| account.unread.is_empty());
+            let opened = family.opened.notified();
+            let is_known =
+                family.accounts.lock().0.iter().all(|account| account.unopened.is_empty());
             if is_known {
                 return;
             }
-            read.await;
+            opened.await;
         }
     }
 
@@ -359,31 +367,31 @@ impl StageBudget {
             };
             if run == accounts.0.len() {
                 let parent = Some(*parent);
-                let unread = unread(machine);
-                accounts.0.push(Account { parent, unread, ..Account::default() });
+                let unopened = unopened_sub_workflows(machine);
+                accounts.0.push(Account { parent, unopened, ..Account::default() });
             }
-            let above = &mut accounts.0[*parent];
-            above.children.insert(self.key.clone(), run);
-            above.unread.remove(&self.key);
+            let parent = &mut accounts.0[*parent];
+            parent.children.insert(self.key.clone(), run);
+            parent.unopened.remove(&self.key);
             run
         };
         let budget = Budget { family: Arc::clone(family), run };
         budget.record(machine);
-        family.read.notify_waiters();
+        family.opened.notify_waiters();
         budget
     }
 }
 
 impl Reservation {
-    /// What the program may spend, in US dollars.
+    /// The spending limit of the program, in US dollars.
     pub fn dollars(&self) -> f64 {
         self.dollars
     }
 
-    /// The program stopped because it has used up its part, of which it reports `spent`. The stage runs again when
-    /// others leave it more.
+    /// The program stopped at its limit and reports that it spent `spent`. The stage runs again when
+    /// other stages release more.
     pub fn used_up(self, spent: f64) {
-        // One that stops at once, or gets next to nothing, would be started again and again.
+        // Otherwise a program that stops at once, or gets a tiny share, would be restarted forever.
         let has_used_it = spent * 2.0 >= self.dollars;
         let least = if has_used_it { (self.dollars / 4.0).max(0.001) } else { f64::INFINITY };
         let StageBudget { budget, key } = &self.stage;
@@ -398,8 +406,9 @@ impl Drop for Reservation {
     }
 }
 
-/// The stages whose sub-workflows an earlier driver may have begun. One that waits for another attempt has none yet.
-fn unread(machine: &Machine) -> BTreeSet<Key> {
+/// The stages whose sub-workflows an earlier driver may have started. A stage in its retry delay has
+/// none yet.
+fn unopened_sub_workflows(machine: &Machine) -> BTreeSet<Key> {
     let active = machine.state().active();
     let managers = active.filter(|(_, at)| at.handler == NodeKind::ManagerLoop && at.delay_ms == 0);
     managers.map(|(branch, at)| Key::of(branch, at)).collect()

@@ -27,7 +27,7 @@ pub fn effective<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&'a Eve
     kept
 }
 
-/// Whether a rewind or a retry takes back an event that was recorded before it in the same log.
+/// Whether a rewind or a retry discards an earlier event of the same log.
 pub fn takes_back(point: &ForkPoint, event: &Event) -> bool {
     let Some(retry) = point.retry.as_ref().filter(|_| point.in_place) else {
         return point.in_place && event.seq > point.from_seq;
@@ -36,7 +36,7 @@ pub fn takes_back(point: &ForkPoint, event: &Event) -> bool {
         EventBody::RunCompleted { .. }
         | EventBody::RunFailed { .. }
         | EventBody::RunCanceled { .. } => true,
-        // A higher spending limit stays.
+        // A raised spending limit stays in effect.
         EventBody::RunResumed { .. } => false,
         _ => retry.takes_back(event.seq, event.entry.branch.as_deref()),
     }
@@ -106,7 +106,8 @@ pub fn rewind(
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
 }
 
-/// The event that retries what failed in a run. `last_seq` is the last of its log.
+/// The event that retries the failed stages of a run. `last_seq` is the last sequence number of its
+/// log.
 pub fn retry(run_id: RunId, point: RetryPoint, last_seq: u64, now_ms: i64) -> Event {
     let from_seq = point.lines.values().copied().min().unwrap_or(last_seq);
     let stage = point.stages.first().cloned();

@@ -18,7 +18,9 @@ use crate::active_stage::{ActiveStage, RecordedAnswer};
 use crate::fanout::FanOut;
 use crate::for_each;
 use crate::inconsistent::Inconsistent;
-use crate::open_failures::{OpenFailure, OpenFailures, handled_by_older_rule, never_reached};
+use crate::open_failures::{
+    OpenFailure, OpenFailures, handled_by_legacy_rule, unvisited_gate_failure,
+};
 use crate::select::place_of;
 use crate::turns::{Turns, add_growth, take_most};
 
@@ -42,13 +44,13 @@ pub struct Cursor {
     pub ends: OrdMap<Arc<str>, NodeEnd>,
     /// How often each failure has left its node by a jump, by node and signature.
     pub breaker: OrdMap<Arc<str>, OrdMap<String, u32>>,
-    /// How often each failure of a node was its result, by signature.
+    /// How often a node ended with each failure, by signature.
     pub(crate) equal_failures: OrdMap<Arc<str>, u32>,
     /// The failures that nothing has handled yet.
     pub open_failures: OpenFailures,
-    /// The failed checks that a person has overridden at a gate, and that have not ended well since.
+    /// The failed checks that a person has overridden at a gate and that have not succeeded since.
     pub overridden: Vector<OverriddenCheck>,
-    /// The person who answered the last gate; `None` where nobody did.
+    /// The person who answered the last gate; `None` if nobody did.
     pub(crate) answered_by: Option<Arc<str>>,
     /// The failure that the last restart of this line began with, which is no longer in `history`.
     pub restarted_by: Option<Arc<StageFailure>>,
@@ -65,7 +67,7 @@ pub struct Cursor {
     pub updates: ContextPatch,
     /// The last answer given in this branch: a model's, or a command's output.
     pub response: Option<Arc<Value>>,
-    /// What the stages of this line have made.
+    /// The output of this line.
     pub(crate) output: Output,
     /// The artifacts of its stages, of inner ones too; empty on the main line.
     pub(crate) artifacts: Vec<String>,
@@ -85,8 +87,8 @@ pub(crate) fn last_failed<'r>(
     }))
 }
 
-/// The output of a line: its last validated output, else its last response (or the outputs of a fan-out, or the
-/// output of a sub-workflow), else its last command output.
+/// The output of a line: its last validated output, else its last response (including the outputs
+/// of a fan-out or a sub-workflow), else its last command output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Output {
     pub(crate) value: Option<Arc<Value>>,
@@ -237,17 +239,18 @@ impl Cursor {
         self.artifacts = Vec::new();
     }
 
-    /// Whether its conversations continue in the stage that starts first after a resume.
+    /// Whether the first stage after a resume continues the conversation of its thread.
     pub(crate) fn resumes_threads(&self) -> bool {
         self.context.get(keys::RESUME_THREADS) == Some(&Value::Bool(true))
     }
 
-    /// Whether the running stage would not continue the conversation of its thread after a resume. A stage in the
-    /// middle of its own conversation continues that.
-    pub(crate) fn leaves_thread(&self) -> bool {
+    /// Whether a resume makes the running stage drop the conversation of its thread. A stage whose
+    /// own conversation has begun continues that one.
+    pub(crate) fn drops_thread(&self) -> bool {
         let Position::Active(stage) = &self.position else { return false };
-        let would = stage.handler.is_llm() && stage.fidelity == Fidelity::Full && !stage.talked;
-        would && !self.resumes_threads()
+        let is_affected =
+            stage.handler.is_llm() && stage.fidelity == Fidelity::Full && !stage.talked;
+        is_affected && !self.resumes_threads()
     }
 
     /// How many model turns each node used.
@@ -307,7 +310,8 @@ impl Cursor {
         }
     }
 
-    /// What its stages have made: the last validated output, else the last response, else the last command output.
+    /// The output of the line: the last validated output, else the last response, else the last
+    /// command output.
     pub fn output(&self) -> Option<&Arc<Value>> {
         self.output.value.as_ref()
     }
@@ -414,8 +418,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Another attempt follows a failed one. `at` is the place of its record in the log, and its time by a clock that
-    /// was never set.
+    /// Another attempt follows a failed one. `at` is the sequence number of its event, and the time
+    /// of that event on the monotonic clock.
     pub(crate) fn retrying(
         &mut self,
         at: (u64, i64),
@@ -438,7 +442,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// What the context says of the failure of a stage that has ended.
+    /// Sets or clears the failure keys in the context after a stage.
     fn note_result(&mut self, outcome: &Outcome) {
         match &outcome.failure {
             Some(failure) if outcome.status != Status::Succeeded => self.failed_as(failure),
@@ -499,7 +503,7 @@ impl Cursor {
         self.context.set(keys::PREFERRED_LABEL, Value::from(label));
         self.position =
             Position::ChoosingEdge { node: Arc::clone(&stage.node), visit: stage.visit };
-        // An exit runs nothing: what was before it stays readable when the run has ended.
+        // An exit does no work, so the result of the stage before it stays in the context.
         if stage.handler != NodeKind::Exit {
             self.note_result(outcome);
         }
@@ -636,13 +640,13 @@ impl Cursor {
         self.position = Position::Ready { node: Arc::clone(&choice.to), via };
     }
 
-    /// What this choice does with the failures that leave by it.
+    /// Updates the open failures for this edge choice.
     fn note_handled(&mut self, choice: &EdgeChoice) {
         let is_of_older_version = choice.failure.is_none();
         match choice.failure {
             Some(FailureHandling::AtExit) => self.open_failures.reopen_leaving(),
             Some(FailureHandling::Unhandled) => {}
-            None if !handled_by_older_rule(choice) => {}
+            None if !handled_by_legacy_rule(choice) => {}
             Some(FailureHandling::Handled) | None => {
                 let last = self.last.as_ref().map(|last| Arc::clone(&last.node));
                 let failed = if choice.tier == Tier::GoalGate { choice.gate.clone() } else { last };
@@ -674,14 +678,15 @@ impl Cursor {
         let Some(node) = node else { return };
         let signature = match self.ends.get(&node) {
             Some(end) => end.failure.as_ref().map(|failure| failure.signature.clone()),
-            None => Some(never_reached(&node).signature).filter(|_| choice.tier == Tier::GoalGate),
+            None => Some(unvisited_gate_failure(&node).signature)
+                .filter(|_| choice.tier == Tier::GoalGate),
         };
         let Some(signature) = signature else { return };
         *self.breaker.entry(node).or_default().entry(signature).or_default() += 1;
     }
 
-    /// Adds what a branch did since the fan-out to what this line has done. The branches of a list, which are
-    /// elements of a fan-out's node, make the same visits, which count once.
+    /// Adds what a branch did since the fan-out to this line. The branches of a list visit the same
+    /// nodes, so their visits count once. `element` is the fan-out node and the index in its list.
     pub(crate) fn absorb(
         &mut self,
         base: &Self,

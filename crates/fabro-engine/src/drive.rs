@@ -149,8 +149,8 @@ pub(crate) struct Driver {
     reports: mpsc::UnboundedSender<Report>,
     pub(crate) stop: CancellationToken,
     pub(crate) mark: Option<ChangeMark>,
-    /// The store as it was when no run above this one was canceled.
-    pub(crate) mark_above: Option<ChangeMark>,
+    /// The state of the store when ancestors were last checked for a cancellation.
+    pub(crate) ancestor_mark: Option<ChangeMark>,
     pub(crate) consumed: Vec<InboxId>,
     pub(crate) acks: Vec<oneshot::Sender<Result<(), ReportError>>>,
     /// A value that the next decision needs is lost or damaged: the driver ends once what was decided
@@ -166,8 +166,8 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
     drive_within(machine, first, world, budget).await
 }
 
-/// Drives the run of the sub-workflow of a stage, as [`drive`] does; the spending limits of the stage's run hold for it
-/// too. Fails with [`DriveError`] when something cannot be recorded.
+/// Drives the sub-workflow of a stage, like [`drive`]. The spending limits of the parent run apply to
+/// it too. Fails with [`DriveError`] when something cannot be recorded.
 pub fn drive_sub_workflow(
     machine: Machine,
     first: Input,
@@ -175,7 +175,7 @@ pub fn drive_sub_workflow(
     stage: &StageBudget,
 ) -> impl Future<Output = Result<RunEnd, DriveError>> + Send + use<> {
     let budget = stage.sub_workflow(&machine);
-    // No future around it: sub-workflows nest, and each layer takes stack.
+    // Not an `async fn`: sub-workflows nest, and each future layer needs more stack.
     drive_within(machine, first, world, budget)
 }
 
@@ -203,7 +203,7 @@ async fn drive_within(
         reports,
         stop,
         mark: None,
-        mark_above: None,
+        ancestor_mark: None,
         consumed: Vec::new(),
         acks: Vec::new(),
         damage: None,
@@ -409,7 +409,7 @@ impl Driver {
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
             let key = Key::of(branch, at);
-            let waits = self.waits(&key) || self.is_held(&key, at);
+            let waits = self.waits(&key) || self.is_over_budget(&key, at);
             if !self.running.contains_key(&key) && !waits {
                 wanted.push((key, at.handler, self.delay_left(at)));
             }
@@ -438,13 +438,13 @@ impl Driver {
             }
         }
         if any_listener {
-            // The messages are read again: an answer that is there already counts, even if the gate's timeout has
-            // passed; and an agent receives what was sent before it began.
+            // Forces a read of the inbox: an answer that has already arrived counts even after the
+            // gate's timeout, and an agent receives messages sent before it started.
             self.mark = None;
         }
         self.share_budget();
         if !started.is_empty() {
-            self.wait_for_cancel_from_above().await?;
+            self.wait_for_ancestor_cancel().await?;
             self.read_inbox().await?;
             if self.finished().is_some() || self.stop.is_cancelled() {
                 // No stage starts after the run was canceled.
@@ -581,7 +581,7 @@ impl Driver {
     fn can_continue(&self) -> bool {
         let starts = |(branch, at): (&Arc<str>, &ActiveStage)| {
             let key = Key::of(branch, at);
-            !self.is_held(&key, at) && !self.waits(&key)
+            !self.is_over_budget(&key, at) && !self.waits(&key)
         };
         self.finished().is_some() || self.machine.state().active().any(starts)
     }
@@ -591,36 +591,36 @@ impl Driver {
         self.suspended.contains_key(key) || self.unavailable.contains_key(key)
     }
 
-    /// True for an attempt that the budget does not allow. A gate that was asked stays open.
-    fn is_held(&self, key: &Key, at: &ActiveStage) -> bool {
-        let is_held = if self.may_spend(key, at.handler) {
+    /// True if the budget does not allow this attempt. A gate that was asked stays open.
+    fn is_over_budget(&self, key: &Key, at: &ActiveStage) -> bool {
+        let is_over = if self.may_spend(key, at.handler) {
             !self.budget.has_room()
         } else {
             self.budget.is_over()
         };
-        is_held && at.gate_asked_ms.is_none()
+        is_over && at.gate_asked_ms.is_none()
     }
 
-    /// True where every stage that could start waits for what running programs have reserved of the budget.
+    /// True if a stage waits for budget that running programs have reserved.
     fn may_get_more_budget(&self) -> bool {
         let waits = |(branch, at): (&Arc<str>, &ActiveStage)| {
             let key = Key::of(branch, at);
             if self.waits(&key) {
                 self.budget.may_get_more_for(&key)
             } else {
-                self.is_held(&key, at) && self.budget.may_get_more()
+                self.is_over_budget(&key, at) && self.budget.may_get_more()
             }
         };
         self.finished().is_none() && self.machine.state().active().any(waits)
     }
 
-    /// Whether a stage may spend something.
+    /// Whether a stage may spend money or tokens.
     fn may_spend(&self, key: &Key, kind: NodeKind) -> bool {
         let node = self.machine.plan().find(&key.node);
         kind == NodeKind::ManagerLoop || node.is_some_and(|node| node.llm().is_some())
     }
 
-    /// Makes the running stages share what is left of the budget.
+    /// Shares the remaining budget among the running stages.
     fn share_budget(&self) {
         let state = self.machine.state();
         let active = state.active().map(|(branch, at)| (Key::of(branch, at), at.handler));
@@ -629,7 +629,7 @@ impl Driver {
         self.budget.set_running(running.map(|(key, _)| key).collect());
     }
 
-    /// How long a stage that was due by the log still waits: what has passed under an earlier driver counts.
+    /// The rest of a stage's retry delay; time that passed under an earlier driver counts.
     fn delay_left(&self, at: &ActiveStage) -> Duration {
         let due_ms = at.attempt_ms.saturating_add_unsigned(at.delay_ms);
         let left_ms = due_ms.saturating_sub(self.machine.steady_ms());

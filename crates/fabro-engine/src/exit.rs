@@ -1,4 +1,4 @@
-//! The exits: goal gates, the status and reason that an exit gives the run, and the end of the run.
+//! Exit nodes: goal gates, the status and reason of an exit, and the end of the run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::cursor::Cursor;
 use crate::inconsistent::Inconsistent;
 use crate::line::{MAIN, is_main};
 use crate::machine::{Machine, completed};
-use crate::open_failures::never_reached;
+use crate::open_failures::unvisited_gate_failure;
 use crate::run_vars::RunVars;
 use crate::select::Values;
 use crate::transition::{GoalGates, jump_to_gate_target};
 
 impl Machine {
-    /// A line has come to an exit.
+    /// A line has reached an exit.
     pub(crate) fn exit(&mut self, branch: &Arc<str>, node: &NodeSpec) -> Result<(), Inconsistent> {
         let missing = || Inconsistent::new(format!("`{}` is not an exit", node.id));
         let exit = node.exit().ok_or_else(missing)?;
@@ -53,8 +53,8 @@ impl Machine {
         let end = completed(self.running_stage(branch)?, outcome.into());
         self.emit_for(branch, node, visit, EventBody::StageCompleted(Arc::new(end)));
         let failure = (exit.status == Some(Status::Failed)).then(|| {
-            let usual = || format!("the run came to `{}`, an exit with status=failed", node.id);
-            let message = reason.unwrap_or_else(usual);
+            let default = || format!("the run reached `{}`, an exit with status=failed", node.id);
+            let message = reason.unwrap_or_else(default);
             Failure::new(FailureClass::Deterministic, message).signed(&node.id)
         });
         match failure {
@@ -91,7 +91,7 @@ impl Machine {
         main.map(|main| main.overridden.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Why the exit ends the run; or what has to be read first.
+    /// The rendered reason of the exit, or the blobs that have to be read first.
     fn exit_reason(
         &self,
         branch: &str,
@@ -108,14 +108,14 @@ impl Machine {
         Ok(Ok(Some(text.unwrap_or_else(|error| format!("{} ({error})", reason.text.trim())))))
     }
 
-    /// What the goal gates say at an exit: those that were visited, in the order of their first visits, then those
-    /// that were not.
+    /// Checks the goal gates at an exit: visited gates in the order of their first visits, then
+    /// unvisited ones.
     fn goal_gates(&self, exit: &ExitSpec) -> Result<GoalGates, Inconsistent> {
         let cursor = self.cursor(MAIN)?;
         let visited = self.unmet_gate(cursor)?;
         let GoalGates::Met = visited else { return Ok(visited) };
-        let Some(gate) = self.gate_passed_by(cursor, exit)? else { return Ok(visited) };
-        let failure = never_reached(&gate.id);
+        let Some(gate) = self.unvisited_gate(cursor, exit)? else { return Ok(visited) };
+        let failure = unvisited_gate_failure(&gate.id);
         if let Some(failure) = self.circuit_breaker_tripped(cursor, &gate.id, &failure) {
             return Ok(GoalGates::Failed(failure));
         }
@@ -125,30 +125,31 @@ impl Machine {
         })
     }
 
-    /// The first goal gate of the file that no visit has reached, although neither the exit nor a fan-out leaves it out.
-    fn gate_passed_by(
+    /// The first goal gate, in file order, that was not visited and that neither the exit nor a
+    /// fan-out excuses.
+    fn unvisited_gate(
         &self,
         cursor: &Cursor,
         exit: &ExitSpec,
     ) -> Result<Option<&NodeSpec>, Inconsistent> {
-        // A dry run follows assumed edges, and no gate says anything of it.
+        // A dry run follows assumed edges, so its visits say nothing about gates.
         if exit.status.is_some() || self.state.created()?.dry_run {
             return Ok(None);
         }
         let does_work =
             |kind| !matches!(kind, NodeKind::Start | NodeKind::Exit | NodeKind::Conditional);
-        let passed_by = self.plan.goal_gates().iter().find(|ix| {
+        let unvisited = self.plan.goal_gates().iter().find(|ix| {
             let gate = self.plan.spec(**ix);
             does_work(gate.kind)
                 && cursor.visits_of(&gate.id) == 0
-                && !self.left_out_by_fan_out(cursor, **ix)
+                && !self.excused_by_fan_out(cursor, **ix)
         });
-        Ok(passed_by.map(|ix| self.plan.spec(*ix)))
+        Ok(unvisited.map(|ix| self.plan.spec(*ix)))
     }
 
-    /// Whether a fan-out that ran did not need the gate: no branch that leads to it was started, or the join policy does
-    /// without branches.
-    fn left_out_by_fan_out(&self, cursor: &Cursor, gate: NodeIx) -> bool {
+    /// Whether a fan-out that ran did not need the gate: no branch leading to it was started, or the
+    /// join policy allows failed branches.
+    fn excused_by_fan_out(&self, cursor: &Cursor, gate: NodeIx) -> bool {
         let workflow = self.plan.workflow();
         let visited = |ix: NodeIx| cursor.visits_of(&self.plan.spec(ix).id) > 0;
         workflow.node_indices().filter(|ix| visited(*ix)).any(|fan_out| {
@@ -156,7 +157,7 @@ impl Machine {
             let join = self.plan.join(fan_out);
             let is_outside = |ix: NodeIx| ix == fan_out || Some(ix) == join;
             let targets = workflow.outgoing(fan_out).map(|edge| workflow.edge(edge).to);
-            let leads_there = |from: &NodeIx| {
+            let leads_to_gate = |from: &NodeIx| {
                 let mut seen = BTreeSet::from([*from]);
                 let mut queue = vec![*from];
                 while let Some(at) = queue.pop() {
@@ -168,7 +169,7 @@ impl Machine {
                 }
                 false
             };
-            let mut leading = targets.filter(|to| !is_outside(*to) && leads_there(to)).peekable();
+            let mut leading = targets.filter(|to| !is_outside(*to) && leads_to_gate(to)).peekable();
             leading.peek().is_some()
                 && (parallel.join_policy.allows_failed_branches() || !leading.any(visited))
         })

@@ -103,11 +103,11 @@ pub struct Stage {
     pub failures_before: Vec<Arc<StageFailure>>,
     /// Model turns used so far on this line, by node.
     pub turns: OrdMap<Arc<str>, u32>,
-    /// What the stage may spend, together with all that runs at the same time.
+    /// The budget that the stage shares with concurrent stages.
     pub budget: StageBudget,
-    /// A spending limit that was given on resuming, which takes the place of a sub-workflow's own too.
+    /// A spending limit given on resume; it also replaces the limit of a sub-workflow.
     pub lifted_max_cost: Option<f64>,
-    /// How long ago this attempt began by the log; longer than a moment where an earlier driver began it.
+    /// How long ago this attempt began according to the log, maybe under an earlier driver.
     pub begun: Duration,
     /// When this attempt began, in milliseconds since 1970.
     pub started_ms: i64,

@@ -52,8 +52,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Every answer goes through the inbox, which accepts one for a gate: it decides the race. `None`: another answer
-    /// has won.
+    /// Posts an answer to the inbox, which accepts one answer per gate and so decides the race.
+    /// Returns `None` if another answer won.
     async fn claim(&mut self, message: &Message) -> Result<Option<InboxId>, StoreError> {
         let post = self.world.store.post(self.machine.state().run_id, message);
         match self.in_flight.during(post).await {
@@ -132,19 +132,19 @@ impl Driver {
         Ok(())
     }
 
-    /// A sub-workflow starts no stage after a run that it is a part of was canceled: its driver waits for its own
-    /// cancellation, which follows.
-    pub(crate) async fn wait_for_cancel_from_above(&mut self) -> Result<(), StoreError> {
+    /// If an ancestor run was canceled, waits for the cancellation of this sub-workflow, which
+    /// follows, so that no further stage starts.
+    pub(crate) async fn wait_for_ancestor_cancel(&mut self) -> Result<(), StoreError> {
         let parent =
             self.machine.state().created.as_ref().and_then(|created| created.parent.clone());
         let Some(parent) = parent else { return Ok(()) };
-        // Not while running stages are polled: they may be sub-workflows, whose drivers would nest deeper.
+        // Does not poll running stages meanwhile: the drivers of sub-workflows would nest deeper.
         let mark = self.world.store.mark().await?;
-        if self.mark_above == Some(mark) {
+        if self.ancestor_mark == Some(mark) {
             return Ok(());
         }
         if !is_canceled(&*self.world.store, parent.run_id).await? {
-            self.mark_above = Some(mark);
+            self.ancestor_mark = Some(mark);
             return Ok(());
         }
         while self.finished().is_none() && !self.stop.is_cancelled() {
@@ -188,15 +188,15 @@ async fn parent(store: &dyn Store, run: RunId) -> Result<Option<ParentStage>, St
     }))
 }
 
-/// Whether a run, or one that it is a part of, has a cancellation that its driver has not read yet.
+/// Whether a run or one of its ancestors has a pending cancellation.
 async fn is_canceled(store: &dyn Store, run: RunId) -> Result<bool, StoreError> {
-    let mut above = Some(run);
-    while let Some(run) = above {
+    let mut next = Some(run);
+    while let Some(run) = next {
         let pending = store.pending(run).await?;
         if pending.iter().any(|(_, message)| matches!(message, Message::Cancel { .. })) {
             return Ok(true);
         }
-        above = parent(store, run).await?.map(|stage| stage.run_id);
+        next = parent(store, run).await?.map(|stage| stage.run_id);
     }
     Ok(false)
 }

@@ -70,7 +70,7 @@ pub enum Input {
     },
 }
 
-/// What a run waits for in which nothing can run.
+/// What an idle run waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Idle {
     /// The gates that wait for an answer from outside.
@@ -81,7 +81,7 @@ pub struct Idle {
     pub failed_turns: BTreeMap<Arc<str>, u32>,
     /// What these requests used, by line.
     pub used: BTreeMap<Arc<str>, Usage>,
-    /// What sub-workflows that have not ended have spent.
+    /// What unfinished sub-workflows have spent.
     pub sub_workflows: Spent,
 }
 

@@ -28,32 +28,32 @@ impl Machine {
         max_cost.is_some_and(|max| cost_usd >= max) || max_tokens.is_some_and(|max| tokens >= max)
     }
 
-    /// The spending limits of the run itself: in US dollars, and in tokens.
+    /// The run's own spending limits: US dollars, tokens.
     pub(crate) fn spending_limits(&self) -> (Option<f64>, Option<u64>) {
         let graph = self.plan.graph();
         let max_tokens = graph.max_tokens.filter(|_| !self.state.tokens_lifted);
         (self.state.max_cost.or(graph.max_cost), max_tokens)
     }
 
-    /// How much was spent of what, when a spending limit was reached. `below` is what sub-workflows that have not
-    /// ended have spent.
+    /// The message when a spending limit was reached. `below` is what unfinished sub-workflows have
+    /// spent.
     pub(crate) fn spent_message(&self, below: Spent) -> String {
         let own = self.state.spent();
         let cost_usd = own.cost_usd + below.cost_usd;
         let tokens = own.tokens.saturating_add(below.tokens);
-        let with_these = if below == Spent::default() { "" } else { ", sub-workflows included" };
+        let suffix = if below == Spent::default() { "" } else { ", sub-workflows included" };
         let (max_cost, max_tokens) = self.spending_limits();
         match (max_cost, max_tokens) {
             (_, Some(max)) if tokens >= max => {
-                format!("used {tokens} of max_tokens_total {max}{with_these}")
+                format!("used {tokens} of max_tokens_total {max}{suffix}")
             }
             (Some(max), _)
                 if self.state.created.as_ref().is_none_or(|it| it.parent.is_none())
                     || cost_usd >= max =>
             {
-                format!("spent {} of max_cost {}{with_these}", dollars(cost_usd), dollars(max))
+                format!("spent {} of max_cost {}{suffix}", dollars(cost_usd), dollars(max))
             }
-            _ => "the spending limit of the run that it is a part of is reached".to_owned(),
+            _ => "the spending limit of a parent run is reached".to_owned(),
         }
     }
 

@@ -1,14 +1,14 @@
-//! The elements of a list that is a text: JSON as a model or a command writes it, or lines.
+//! Parses the elements of a list from text: JSON as written by a model or a command, or lines.
 
 use fabro_types::parse_json;
 use serde_json::Value;
 
-/// The elements of a text: of a JSON array, which may be in a code block or at the end of the text; of JSON
-/// objects or arrays, one a line; else its lines.
+/// The elements of a text: a JSON array, which may be in a code block or at the end of the text; JSON
+/// objects or arrays, one per line; otherwise the lines.
 ///
-/// A text that is meant as JSON and does not parse is never taken as lines: one that begins with `[` (other than
-/// the check box of a task list) or with a JSON object, the JSON of a code block, and an array at the end. The error
-/// says what the text holds instead.
+/// Text that looks like JSON but does not parse is an error, never lines: text that begins with `[`
+/// (except a task list check box) or with a JSON object, a JSON code block, and an array at the end.
+/// The error says what the text contains instead.
 pub(crate) fn elements(text: &str) -> Result<Vec<Value>, String> {
     let text = Part::new(text);
     if let Some(json) = text.json() {
@@ -23,18 +23,18 @@ pub(crate) fn elements(text: &str) -> Result<Vec<Value>, String> {
     Ok(text.lines())
 }
 
-/// A part of the text, without blanks around it, and the line in which it begins.
+/// A trimmed part of the text and the line where it begins.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     text: &'a str,
-    /// How many lines of the whole text are before.
+    /// The number of lines before it in the whole text.
     line: usize,
 }
 
 impl<'a> Part<'a> {
     fn new(text: &'a str) -> Self {
-        let mark = '\u{feff}';
-        Part { text: text.trim_start_matches(mark), line: 0 }.trimmed()
+        let byte_order_mark = '\u{feff}';
+        Part { text: text.trim_start_matches(byte_order_mark), line: 0 }.trimmed()
     }
 
     fn trimmed(self) -> Self {
@@ -47,7 +47,7 @@ impl<'a> Part<'a> {
         Part { text: &self.text[at..], line: self.line + self.text[..at].matches('\n').count() }
     }
 
-    /// The elements when it is meant as JSON as a whole.
+    /// The elements, if the whole text looks like JSON.
     fn json(self) -> Option<Result<Vec<Value>, String>> {
         let is_json = self.text.starts_with('[') && !begins_with_check_box(self.text)
             || begins_with_object(self.text);
@@ -67,27 +67,27 @@ impl<'a> Part<'a> {
             match parse_json(line) {
                 _ if line.trim().is_empty() => {}
                 Ok(value) if is_container(&value) => items.push(value),
-                Err(error) if !items.is_empty() => return Err(self.broken(&error, number)),
-                // It is one value of several lines.
-                _ => return Err(self.broken(&error, 0)),
+                Err(error) if !items.is_empty() => return Err(self.parse_error(&error, number)),
+                // It is one value that spans several lines.
+                _ => return Err(self.parse_error(&error, 0)),
             }
         }
         Ok(items)
     }
 
-    fn broken(self, error: &serde_json::Error, lines_before: usize) -> String {
+    fn parse_error(self, error: &serde_json::Error, lines_before: usize) -> String {
         let line = self.line + lines_before + error.line();
         let place = format!("at line {line}, column {}", error.column().max(1));
-        let said = error.to_string();
-        let said = said.split(" at line ").next().unwrap_or(&said);
+        let message = error.to_string();
+        let message = message.split(" at line ").next().unwrap_or(&message);
         if error.is_eof() {
-            format!("JSON that is cut off {place}")
+            format!("truncated JSON {place}")
         } else {
-            format!("JSON that does not parse {place} ({said})")
+            format!("invalid JSON {place} ({message})")
         }
     }
 
-    /// The elements of the last code block that has any, when the text has code blocks.
+    /// The elements of the last code block that has any; `None` without code blocks.
     fn code_block(self) -> Result<Option<Vec<Value>>, String> {
         let blocks = self.blocks()?;
         for block in blocks.iter().rev() {
@@ -95,7 +95,7 @@ impl<'a> Part<'a> {
             let json = if block.is_json { Some(block.body.parsed()) } else { block.body.json() };
             match json {
                 Some(Ok(items)) => return Ok(Some(items)),
-                // Another block may have the list, beside an example of an object.
+                // This block may be an example, and the list in another block.
                 Some(Err(holds)) if is_array || blocks.len() == 1 => return Err(holds),
                 _ => {}
             }
@@ -109,7 +109,7 @@ impl<'a> Part<'a> {
 
     fn blocks(self) -> Result<Vec<Block<'a>>, String> {
         let mut blocks = Vec::new();
-        // Of a block without an end so far: where it begins, in which line, and whether it says that it is JSON.
+        // The open block: its start offset, its line, and whether it is marked as JSON.
         let mut open: Option<(usize, usize, bool)> = None;
         let mut at = 0;
         for (line, text) in (self.line..).zip(self.text.split_inclusive('\n')) {
@@ -133,7 +133,7 @@ impl<'a> Part<'a> {
             at = next;
         }
         match open {
-            Some((_, line, _)) => Err(format!("a code block without an end, from line {line}")),
+            Some((_, line, _)) => Err(format!("an unclosed code block, from line {line}")),
             None => Ok(blocks),
         }
     }
@@ -157,11 +157,11 @@ impl<'a> Part<'a> {
 
 struct Block<'a> {
     body: Part<'a>,
-    /// It says that it is JSON.
+    /// Whether the info string is `json`.
     is_json: bool,
 }
 
-/// Whether a text begins with an item of a task list, as `[x] done`.
+/// Whether the text begins with a task list item, such as `[x] done`.
 fn begins_with_check_box(text: &str) -> bool {
     ["[ ] ", "[x] ", "[X] "].iter().any(|check_box| text.starts_with(check_box))
 }
@@ -171,14 +171,14 @@ fn begins_with_object(text: &str) -> bool {
     inner.is_some_and(|inner| inner.starts_with(['"', '\'', '}']))
 }
 
-/// Whether what follows `[` is a JSON value, as in an array, and not in a link or a mark.
+/// Whether a JSON value follows the `[`, as opposed to a link or a check box.
 fn begins_like_array(text: &str) -> bool {
     let inner = text[1..].trim_start();
-    let words = ["true", "false", "null", "NaN", "Infinity"];
+    let literals = ["true", "false", "null", "NaN", "Infinity"];
     !begins_with_check_box(text)
         && (inner.starts_with(['"', '\'', '{', '[', ']', '-'])
             || inner.starts_with(|first: char| first.is_ascii_digit())
-            || words.iter().any(|word| inner.starts_with(word)))
+            || literals.iter().any(|literal| inner.starts_with(literal)))
 }
 
 #[cfg(test)]
@@ -204,10 +204,7 @@ mod tests {
         check("[\"a\",1]\n[\"b\",2]", r#"[["a",1],["b",2]]"#);
         check("Here they are:\n[\"a\",\n \"b\"]", r#"["a","b"]"#);
         check("Here:\n[1]\n[2]", "[[1],[2]]");
-        check(
-            "[note](x)\nand\n[\"a\"]",
-            "JSON that does not parse at line 1, column 3 (expected ident)",
-        );
+        check("[note](x)\nand\n[\"a\"]", "invalid JSON at line 1, column 3 (expected ident)");
         check("See\n[note](x):\n[\"a\"]", r#"["a"]"#);
         check("a\n[id]", r#"["a","[id]"]"#);
     }
@@ -219,33 +216,21 @@ mod tests {
     }
 
     #[test]
-    fn json_that_does_not_parse_fails_with_the_place() {
-        check("[1,2,", "JSON that is cut off at line 1, column 5");
-        check("[\n  \"a\",\n  {\"b\"", "JSON that is cut off at line 3, column 6");
-        check("[NaN, 1]", "JSON that does not parse at line 1, column 2 (expected value)");
-        check("[\n NaN,\n 1\n]", "JSON that does not parse at line 2, column 2 (expected value)");
-        check("\n\n[\"a\",]", "JSON that does not parse at line 3, column 6 (trailing comma)");
-        check("[1e400]", "JSON that does not parse at line 1, column 6 (number out of range)");
-        check("['a']", "JSON that does not parse at line 1, column 2 (expected value)");
+    fn invalid_json_fails_with_line_and_column() {
+        check("[1,2,", "truncated JSON at line 1, column 5");
+        check("[\n  \"a\",\n  {\"b\"", "truncated JSON at line 3, column 6");
+        check("[NaN, 1]", "invalid JSON at line 1, column 2 (expected value)");
+        check("[\n NaN,\n 1\n]", "invalid JSON at line 2, column 2 (expected value)");
+        check("\n\n[\"a\",]", "invalid JSON at line 3, column 6 (trailing comma)");
+        check("[1e400]", "invalid JSON at line 1, column 6 (number out of range)");
+        check("['a']", "invalid JSON at line 1, column 2 (expected value)");
         check("{\"files\": [1]}", "a JSON object");
-        check(
-            "{\"a\": 1}\n{\"a\": 2,}",
-            "JSON that does not parse at line 2, column 9 (trailing comma)",
-        );
-        check(
-            "{\"a\": 1,}\n{\"a\": 2}",
-            "JSON that does not parse at line 1, column 9 (trailing comma)",
-        );
-        check(
-            "{'a': 1}\n{'a': 2}",
-            "JSON that does not parse at line 1, column 2 (key must be a string)",
-        );
-        check(
-            "{\"a\": 1}\nand more",
-            "JSON that does not parse at line 2, column 1 (expected value)",
-        );
-        check("[\"a\"]\n[\"b\"", "JSON that is cut off at line 2, column 4");
-        check("Here:\n[NaN, 1]", "JSON that does not parse at line 2, column 2 (expected value)");
+        check("{\"a\": 1}\n{\"a\": 2,}", "invalid JSON at line 2, column 9 (trailing comma)");
+        check("{\"a\": 1,}\n{\"a\": 2}", "invalid JSON at line 1, column 9 (trailing comma)");
+        check("{'a': 1}\n{'a': 2}", "invalid JSON at line 1, column 2 (key must be a string)");
+        check("{\"a\": 1}\nand more", "invalid JSON at line 2, column 1 (expected value)");
+        check("[\"a\"]\n[\"b\"", "truncated JSON at line 2, column 4");
+        check("Here:\n[NaN, 1]", "invalid JSON at line 2, column 2 (expected value)");
     }
 
     #[test]
@@ -258,16 +243,13 @@ mod tests {
         check("Draft:\n```json\n[1]\n```\nFinal:\n```json\n[2]\n```", "[2]");
         check("```json\n[1]\n```\nwith\n```json\n{\"an\": \"example\"}\n```", "[1]");
         check("The files:\n```text\na\nb\n```", r#"["a","b"]"#);
-        check(
-            "```json\n[\"a\",]\n```",
-            "JSON that does not parse at line 2, column 6 (trailing comma)",
-        );
-        check("```json\na\n```", "JSON that does not parse at line 2, column 1 (expected value)");
+        check("```json\n[\"a\",]\n```", "invalid JSON at line 2, column 6 (trailing comma)");
+        check("```json\na\n```", "invalid JSON at line 2, column 1 (expected value)");
         check(
             "```json\n[1]\n```\nno:\n```json\n[NaN]\n```",
-            "JSON that does not parse at line 6, column 2 (expected value)",
+            "invalid JSON at line 6, column 2 (expected value)",
         );
-        check("one\n```\ntwo", "a code block without an end, from line 2");
+        check("one\n```\ntwo", "an unclosed code block, from line 2");
         check("```\na\n```\n```\nb\n```", "2 code blocks, none of them a JSON array");
     }
 }

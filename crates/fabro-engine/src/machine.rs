@@ -32,7 +32,7 @@ pub struct Machine {
     pub(crate) needs_limit: u64,
     /// The branch whose fan-out begins once they are read.
     pub(crate) waiting_fan_out: Option<Arc<str>>,
-    /// The attempt whose stage ends once they are read.
+    /// The finished attempt whose stage ends once they are read.
     waiting_end: Option<(Arc<str>, Finished)>,
     pub(crate) runnable_lines: VecDeque<Arc<str>>,
     pub(crate) commit: Commit,
@@ -41,7 +41,7 @@ pub struct Machine {
     clock_set_ms: Option<i64>,
     /// The first event of its own that did not fit the state.
     inconsistent: Option<Inconsistent>,
-    /// Why branches wait for which no model or agent is available.
+    /// Branches that wait because no model or agent is available, with the failure.
     pub(crate) waiting_branches: BTreeMap<Arc<str>, Failure>,
 }
 
@@ -65,7 +65,8 @@ impl Machine {
         }
     }
 
-    /// No model or agent is available for a branch: it waits, and says why if its fan-out ends without it.
+    /// Records why a branch waits: no model or agent is available. The failure is reported if its
+    /// fan-out ends without the branch.
     pub fn branch_waits(&mut self, branch: &Arc<str>, failure: Failure) {
         self.waiting_branches.insert(Arc::clone(branch), failure);
     }
@@ -142,13 +143,13 @@ impl Machine {
                 let lines: Vec<_> = self.state.cursors.values().cloned().collect();
                 self.emit(MAIN, EventBody::RunResumed { max_cost });
                 let plan = Arc::clone(&self.plan);
-                for line in lines.iter().filter(|line| line.leaves_thread()) {
+                for line in lines.iter().filter(|line| line.drops_thread()) {
                     let Some(at) = line.active() else { continue };
                     let node = plan
                         .find(&at.node)
                         .filter(|it| has_thread(line, it, at.thread_id.as_ref()));
                     if let Some(node) = node {
-                        self.emit_for(&line.branch, node, at.visit, thread_left());
+                        self.emit_for(&line.branch, node, at.visit, thread_dropped_warning());
                     }
                 }
                 self.runnable_lines.extend(self.state.cursors.keys().cloned());
@@ -297,11 +298,11 @@ impl Machine {
         let cursor = self.cursor(branch)?;
         let edge = via.and_then(|via| self.edge(&via, &node.id));
         let (mut fidelity, thread_id) = self.plan.fidelity(edge, node);
-        let mut leaves_thread = false;
+        let mut drops_thread = false;
         if cursor.degrade && fidelity == Fidelity::Full {
             // It still is part of the conversation, for the stages after it.
             fidelity = Fidelity::SummaryHigh;
-            leaves_thread = has_thread(cursor, node, thread_id.as_ref());
+            drops_thread = has_thread(cursor, node, thread_id.as_ref());
         }
         let visit = cursor.visits_of(&node.id) + 1;
         let body = EventBody::StageStarted {
@@ -311,8 +312,8 @@ impl Machine {
             thread_id,
         };
         self.emit_for(branch, node, visit, body);
-        if leaves_thread {
-            self.emit_for(branch, node, visit, thread_left());
+        if drops_thread {
+            self.emit_for(branch, node, visit, thread_dropped_warning());
         }
         Ok(visit)
     }
@@ -360,7 +361,7 @@ impl Machine {
         }
         if outcome.status == Status::Failed && self.on_failure(node) == OnFailure::Succeed {
             offload_patch(&mut outcome.context_updates, &mut self.commit.blobs);
-            match self.leads_to_an_edge_of_its_own(branch, node, &finished)? {
+            match self.takes_specific_edge(branch, node, &finished)? {
                 Ok(true) => {}
                 Ok(false) => succeed_anyway(&mut finished.outcome),
                 Err(needs) => {
@@ -396,7 +397,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Says so when a node fails in the same way for the third time: each time costs something.
+    /// Warns when a node fails in the same way for the third time, since each failure has a cost.
     fn warn_of_third_failure(
         &mut self,
         branch: &str,
@@ -557,14 +558,14 @@ impl Machine {
     }
 }
 
-/// Whether a stage would continue a conversation: an earlier stage of the line had one on this thread.
+/// Whether there is a conversation to continue: an earlier stage of the line used this thread.
 fn has_thread(line: &Cursor, node: &NodeSpec, thread: Option<&Arc<str>>) -> bool {
     let is_api = node.llm().is_some_and(|llm| llm.backend == Backend::Api);
     is_api && line.history.iter().any(|it| thread.is_some() && it.thread_id.as_ref() == thread)
 }
 
-/// Says that a stage does not see the conversation of its thread.
-fn thread_left() -> EventBody {
+/// The warning that a stage does not continue the conversation of its thread.
+fn thread_dropped_warning() -> EventBody {
     let message = "the first stage after a resume sees summary:high instead of fidelity=full; \
                    [run] resume_threads = true keeps the conversation of its thread";
     EventBody::AgentWarning { kind: "thread".to_owned(), message: message.to_owned(), window: None }
@@ -606,7 +607,8 @@ fn inherited_outcome(cursor: &Cursor) -> Outcome {
     }
 }
 
-/// A failure that no edge is for is none, because `on_failure=succeed` says so; it stays in the record.
+/// Turns a failure without a matching edge into a success, for `on_failure=succeed`. The failure
+/// stays in the record.
 fn succeed_anyway(outcome: &mut Outcome) {
     outcome.status = Status::Succeeded;
     if let Some(failure) = &outcome.failure {

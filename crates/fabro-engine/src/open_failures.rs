@@ -36,8 +36,8 @@ impl OpenFailure {
 #[derive(Clone, Debug, Default)]
 pub struct OpenFailures {
     map: ByStage,
-    /// Those that have left by an edge which handles them, until the next stage that does something: if an
-    /// exit comes first, nothing has handled them.
+    /// Failures that left by an edge that handles them, until the next stage that does work. If an
+    /// exit comes first, they are unhandled.
     leaving: ByStage,
 }
 
@@ -50,12 +50,12 @@ impl OpenFailures {
         self.map.values()
     }
 
-    /// The failures that have left by an edge which handles them, if an exit does not come next.
+    /// The failures that left by an edge that handles them, unless an exit comes next.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = &OpenFailure> {
         self.leaving.values()
     }
 
-    /// Whether there are neither of them.
+    /// Whether there are no failures, open or leaving.
     pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty() && self.leaving.is_empty()
     }
@@ -83,8 +83,8 @@ impl OpenFailures {
         }
     }
 
-    /// The failure of this node leaves by an edge that handles it, and with it those in the branches of its
-    /// fan-outs.
+    /// The failure of this node, and those in the branches of its fan-outs, leave by an edge that
+    /// handles them.
     pub(crate) fn leave(&mut self, node: &str) {
         let under = self.map.iter().filter(|(_, open)| open.is_under(node));
         let mut keys: Vec<_> = under.map(|(key, _)| key.clone()).collect();
@@ -96,12 +96,12 @@ impl OpenFailures {
         }
     }
 
-    /// A stage that does something starts: what has left is handled.
+    /// A stage that does work starts: the leaving failures are handled.
     pub(crate) fn handle_leaving(&mut self) {
         self.leaving = ByStage::new();
     }
 
-    /// The line comes to an exit that says nothing of failures: what has left is not handled.
+    /// The line reaches an exit without a `status`: the leaving failures are unhandled.
     pub(crate) fn reopen_leaving(&mut self) {
         for (key, open) in std::mem::take(&mut self.leaving) {
             self.map.entry(key).or_insert(open);
@@ -148,22 +148,22 @@ fn keys_of_node(map: &ByStage, node: &str) -> Vec<(Arc<str>, Arc<str>)> {
     keys.take_while(|(name, _)| **name == *node).cloned().collect()
 }
 
-/// Whether the edge handled a failure by the rule of older versions, whose logs do not say: the failure went
-/// back to be tried again, or an edge of the node had a condition.
-pub(crate) fn handled_by_older_rule(choice: &EdgeChoice) -> bool {
+/// Whether the edge handled a failure by the rule of older versions, whose logs do not record it: the
+/// choice jumped back for a retry, or an edge of the node had a condition.
+pub(crate) fn handled_by_legacy_rule(choice: &EdgeChoice) -> bool {
     is_jump(choice) || choice.candidates.iter().any(|edge| edge.condition.is_some())
 }
 
-/// Whether the choice goes back to try again.
+/// Whether the choice jumps back for a retry.
 pub(crate) fn is_jump(choice: &EdgeChoice) -> bool {
     let jumps = [Tier::RetryTarget, Tier::FallbackRetryTarget, Tier::GoalGate];
     jumps.contains(&choice.tier) || choice.restart
 }
 
-/// The failure of a goal gate that no visit has reached.
-pub(crate) fn never_reached(gate: &str) -> Failure {
-    let message = format!("the run came to its exit, and never to the goal gate `{gate}`");
-    let remedy = "lead every path through it, or give the exit of the other paths a `status`";
+/// The failure of a goal gate that was never visited.
+pub(crate) fn unvisited_gate_failure(gate: &str) -> Failure {
+    let message = format!("the run reached its exit without visiting the goal gate `{gate}`");
+    let remedy = "route every path through it, or set a `status` on the exit of the other paths";
     let failure = Failure::new(FailureClass::Deterministic, message).signed(gate);
     Failure { details: Some(remedy.to_owned()), ..failure }
 }

@@ -1,4 +1,5 @@
-//! What the templates read that the engine itself renders: the list of a `for_each`, the reason of an exit.
+//! Variables of the templates that the engine renders itself: the list of a `for_each`, the reason
+//! of an exit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::NewBlob;
 use crate::select::Values;
 
-/// The values of a run at one place of it.
+/// The goal, inputs and context of a run at one point.
 pub(crate) struct RunVars {
     run: Arc<CreatedRun>,
     context: Context,
@@ -32,7 +33,7 @@ impl RunVars {
         })
     }
 
-    /// The blobs that a template has asked for and that have to be read first.
+    /// Takes the blobs that a template requested and that are not loaded yet.
     pub(crate) fn needs(&self) -> BTreeSet<BlobRef> {
         std::mem::take(&mut self.needs.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -140,7 +140,7 @@ pub(crate) struct EdgeQuery<'a> {
     pub(crate) random: random::Source<'a>,
     /// After a gate without an answer only conditions count.
     pub(crate) only_conditions: bool,
-    /// A plain edge is not taken, unless it leads to a conditional node, whose edges decide then.
+    /// Takes no plain edge, unless it leads to a conditional node, whose edges then decide.
     pub(crate) avoids_plain: bool,
 }
 

@@ -156,7 +156,7 @@ impl RunState {
         usage
     }
 
-    /// The sum of it that spending limits look at.
+    /// What counts towards the spending limits: the usage of finished and running stages.
     pub(crate) fn spent(&self) -> Spent {
         let mut spent = Spent::of(&self.usage);
         for (_, stage) in self.active() {
@@ -319,11 +319,11 @@ impl RunState {
         Ok(())
     }
 
-    /// The run continues from an earlier point: of another run, or of its own.
+    /// The run continues from an earlier point, of another run or its own.
     fn continue_from(&mut self, seq: u64, point: &ForkPoint) {
         for cursor in self.cursors.values_mut() {
             cursor.context.apply(&point.set);
-            // After a retry, stages that go on keep their sub-workflows.
+            // After a retry, stages that continue keep their sub-workflows.
             if let Position::Active(stage) = &mut cursor.position
                 && point.in_place
                 && point.retry.is_none()
@@ -381,10 +381,10 @@ impl RunState {
                 continue;
             }
             cursor.degrade = true;
-            let leaves = cursor.leaves_thread();
+            let drops_thread = cursor.drops_thread();
             // A gate that was asked still waits; it is the model stage after it that starts first.
             if let Position::Active(stage) = &mut cursor.position
-                && leaves
+                && drops_thread
             {
                 stage.fidelity = Fidelity::SummaryHigh;
                 cursor.degrade = false;

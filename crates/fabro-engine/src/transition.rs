@@ -25,13 +25,13 @@ use crate::unhandled::with_cause;
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
 
-/// What the goal gates say at an exit.
+/// The result of checking the goal gates at an exit.
 pub(crate) enum GoalGates {
-    /// All that were visited are met.
+    /// All gates are met.
     Met,
-    /// One is not, and the run goes to its retry target.
+    /// A gate is unmet, and the run jumps to its retry target.
     Retry(EdgeChoice),
-    /// One is not, and no retry target is left.
+    /// A gate is unmet, and no retry target is left.
     Failed(Failure),
 }
 
@@ -86,7 +86,7 @@ impl Machine {
         self.evaluate_edges_of(self.cursor(branch)?, ix, node, visit)
     }
 
-    /// The same for a line as it would be.
+    /// The same for a hypothetical state of the line.
     pub(crate) fn evaluate_edges_of(
         &self,
         cursor: &Cursor,
@@ -569,7 +569,7 @@ fn last_failure(cursor: &Cursor) -> Option<Failure> {
     (outcome.status == Status::Failed).then(|| outcome.failure.clone().unwrap_or_else(failure))
 }
 
-/// The way back from an exit for an unmet goal gate.
+/// The jump from an exit to the retry target of an unmet goal gate.
 pub(crate) fn jump_to_gate_target(to: Arc<str>, gate: &Arc<str>) -> EdgeChoice {
     jump(Tier::GoalGate, to, Some(Arc::clone(gate)), Vec::new())
 }

@@ -1,4 +1,4 @@
-//! How many turns of a model each node has used on a line: a scripted model continues there.
+//! Counts the model turns that each node has used on a line. A scripted model continues from there.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ pub(crate) type Counts = OrdMap<Arc<str>, u32>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Turns {
     counts: Counts,
-    /// Of the elements of lists, by the node of their fan-out: each has a position of its own.
+    /// The turns of list elements, by fan-out node. Each element has its own position.
     lists: OrdMap<Arc<str>, Arc<ListTurns>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ListTurns {
-    /// The counts when the first of its fan-outs began.
+    /// The counts when its first fan-out started.
     before: Counts,
     elements: OrdMap<usize, Turns>,
 }
@@ -36,14 +36,14 @@ impl Turns {
         self.counts.insert(Arc::clone(node), self.of(node).saturating_add(turns));
     }
 
-    /// Those with which an element of a list begins: it continues after its own.
+    /// The turns with which a list element starts: it continues from its own earlier turns.
     pub(crate) fn of_element(&self, fan_out: &str, index: usize) -> Self {
         let Some(list) = self.lists.get(fan_out) else { return self.clone() };
         let own = list.elements.get(&index).cloned();
         own.unwrap_or_else(|| Self { counts: list.before.clone(), lists: OrdMap::new() })
     }
 
-    /// Adds those of a branch since the fan-out, which began at `base`.
+    /// Adds the turns that a branch used since the fan-out, which started at `base`.
     pub(crate) fn absorb(&mut self, base: &Self, branch: &Self) {
         add_growth(&mut self.counts, &base.counts, &branch.counts);
         for (fan_out, list) in &branch.lists {
@@ -51,7 +51,7 @@ impl Turns {
         }
     }
 
-    /// Keeps those of an element of a list.
+    /// Records the turns of a list element.
     pub(crate) fn absorb_element(
         &mut self,
         base: &Self,
@@ -70,7 +70,7 @@ impl Turns {
     }
 }
 
-/// Of each count that has grown the greater one.
+/// Merges grown counts by maximum.
 pub(crate) fn take_most(into: &mut Counts, base: &Counts, branch: &Counts) {
     for item in base.diff(branch) {
         if let DiffItem::Add(node, count) | DiffItem::Update { new: (node, count), .. } = item {
@@ -80,6 +80,7 @@ pub(crate) fn take_most(into: &mut Counts, base: &Counts, branch: &Counts) {
     }
 }
 
+/// Merges grown counts by adding the growth.
 pub(crate) fn add_growth(into: &mut Counts, base: &Counts, branch: &Counts) {
     for item in base.diff(branch) {
         if let DiffItem::Add(node, count) | DiffItem::Update { new: (node, count), .. } = item {
@@ -94,7 +95,8 @@ pub(crate) fn add_growth(into: &mut Counts, base: &Counts, branch: &Counts) {
 mod tests {
     use super::*;
 
-    /// One fan-out over a list, in which each element uses so many turns of `work`; what each began with.
+    /// Runs a fan-out over a list in which each element uses `used` turns of `work`. Returns the count
+    /// that each element started with.
     fn fan_out(line: &mut Turns, used: &[u32]) -> Vec<u32> {
         let base = line.clone();
         let work = Arc::from("work");
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn other_branches_add_up() {
+    fn turns_of_plain_branches_are_summed() {
         let work = Arc::from("work");
         let mut line = Turns::default();
         line.add(&work, 1);

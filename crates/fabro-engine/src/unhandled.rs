@@ -68,8 +68,7 @@ impl Machine {
         open.iter().filter(is_cause).map(|open| Arc::clone(&open.stage)).collect()
     }
 
-    /// The choice with what it does with the failures that leave by it, and with the checks that a person
-    /// overrides by it.
+    /// Adds to the choice how it handles leaving failures, and which checks a person overrides by it.
     pub(crate) fn with_handling(
         &self,
         branch: &str,
@@ -83,8 +82,8 @@ impl Machine {
         Ok(EdgeChoice { failure, overrides, ..choice })
     }
 
-    /// A failure is handled by the edge that was taken: because of a condition, by what the stage itself
-    /// asks for, or as the edge for every other result.
+    /// Whether the chosen edge handles the failure: its condition matched, the stage itself asked for
+    /// it, or it is the default next to edges that read the result.
     fn handling(
         &self,
         cursor: &Cursor,
@@ -111,7 +110,8 @@ impl Machine {
         Ok(if handles { FailureHandling::Handled } else { FailureHandling::Unhandled })
     }
 
-    /// The failed checks that the person knew of who chose this edge of a gate: goal gates, and what leads to the gate.
+    /// The failed checks that the person who chose this edge of a gate knew about: goal gates, and the
+    /// stage or branches before the gate.
     fn overrides(
         &self,
         cursor: &Cursor,
@@ -181,29 +181,29 @@ impl Machine {
             nodes.any(|node| stage.stage.node == **node || stage.is_under(node))
         };
         let open = cursor.open_failures.iter().filter(leaves);
-        let came_straight = cursor.open_failures.leaving().filter(|_| at_exit);
+        let reached_exit = cursor.open_failures.leaving().filter(|_| at_exit);
         let stops = open
-            .chain(came_straight)
+            .chain(reached_exit)
             .filter(|open| !self.is_allowed(cursor, open) && self.stops(cursor, open, choice.tier));
         let first = stops.min_by_key(|open| (!open.is_under(&last.node), open.seq));
         Ok(first.map(|open| open.stage.failure.clone()))
     }
 
-    /// What follows a failure of a node.
+    /// The effective `on_failure` of a node.
     pub(crate) fn on_failure(&self, node: &NodeSpec) -> OnFailure {
         node.on_failure.or(self.plan.graph().on_failure).unwrap_or(OnFailure::Route)
     }
 
-    /// Whether the failure of the last stage takes no plain edge, because `on_failure=exit` says so.
+    /// Whether the last stage failed with `on_failure=exit`, which takes no plain edge.
     pub(crate) fn avoids_plain_edges(&self, cursor: &Cursor) -> Result<bool, Inconsistent> {
         let Some(last) = &cursor.last else { return Ok(false) };
         let spec = self.plan.spec(self.node_index(&last.node)?);
         Ok(last.outcome().status == Status::Failed && self.on_failure(spec) == OnFailure::Exit)
     }
 
-    /// Whether an edge that is not a plain one would be taken after this end of the running stage, also by a
-    /// conditional node that follows it; or the values that have to be read to know.
-    pub(crate) fn leads_to_an_edge_of_its_own(
+    /// Whether the running stage, if it ends like this, takes an edge that is not a plain one, directly
+    /// or after conditional nodes. Otherwise returns the blobs that have to be read to decide.
+    pub(crate) fn takes_specific_edge(
         &self,
         branch: &str,
         node: &NodeSpec,
@@ -229,7 +229,7 @@ impl Machine {
         while seen.insert(at) {
             match self.evaluate_edges_of(&cursor, at, self.plan.spec(at), visit)? {
                 Err(SelectError::Needs(needs)) => return Ok(Err(needs)),
-                // The line ends there with that error.
+                // The line ends with that error.
                 Err(SelectError::Lookup(_)) => return Ok(Ok(true)),
                 Ok(Selected { edge: None, .. }) => return Ok(Ok(false)),
                 Ok(Selected { edge: Some(choice), .. }) if choice.tier != Tier::Unconditional => {
@@ -316,30 +316,30 @@ impl Machine {
             policy.is_some_and(JoinPolicy::allows_failed_branches)
                 && !cursor.open_failures.iter().any(|other| other.stage.node == fan_out.id)
         };
-        let says_so = |node: &NodeSpec| node.on_failure.is_some_and(OnFailure::allows_success);
-        says_so(node)
+        let allows = |node: &NodeSpec| node.on_failure.is_some_and(OnFailure::allows_success);
+        allows(node)
             || (open.status == Status::PartiallySucceeded && lenient(node))
-            || fan_outs().any(|it| says_so(it) || lenient(it))
+            || fan_outs().any(|it| allows(it) || lenient(it))
             || fan_outs().any(is_met)
             || (self.graph_decides(cursor, open)
                 && self.plan.graph().on_failure.is_some_and(OnFailure::allows_success))
     }
 
-    /// Whether neither the node nor a fan-out that it happened in says what follows the failure.
+    /// Whether only the graph's `on_failure` applies: neither the node nor its fan-outs set it.
     fn graph_decides(&self, cursor: &Cursor, open: &OpenFailure) -> bool {
         let node = self.plan.find(&open.stage.node);
         node.into_iter().chain(self.joined_fan_outs(cursor, open)).all(|it| it.on_failure.is_none())
     }
 
-    /// Whether the failure ends the run, when it leaves by an edge of this tier. A goal gate has its own rule
-    /// for that.
+    /// Whether the failure ends the run if it leaves by an edge of this tier. Goal gates have their own
+    /// rule.
     fn stops(&self, cursor: &Cursor, open: &OpenFailure, tier: Tier) -> bool {
         let node = self.plan.find(&open.stage.node);
         let graph = self.plan.graph().on_failure == Some(OnFailure::Stop)
             && self.graph_decides(cursor, open)
             && node.is_none_or(|node| !node.goal_gate);
         let says_stop = |node: &NodeSpec| node.on_failure == Some(OnFailure::Stop);
-        // A failed fan-out has no edges of its own that could be for its failure.
+        // A fan-out has no edges of its own that could handle its failure.
         let avoids_join = |node: &NodeSpec| {
             tier == Tier::Join
                 && open.status == Status::Failed

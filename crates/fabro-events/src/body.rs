@@ -52,7 +52,7 @@ pub enum EventBody {
         /// What these requests used, by branch. It is part of no stage's own usage.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         used: BTreeMap<Arc<str>, Usage>,
-        /// What sub-workflows that have not ended have spent. It is part of no stage's own usage yet.
+        /// What unfinished sub-workflows have spent. No stage usage contains it yet.
         #[serde(default, skip_serializing_if = "Spent::is_nothing")]
         sub_workflows: Spent,
     },
@@ -204,10 +204,10 @@ pub enum EventBody {
         /// When the gate gives up, in milliseconds since 1970.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<i64>,
-        /// The element of a list that it asks about, on one short line.
+        /// The list element that it asks about, shortened to one line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         item: Option<String>,
-        /// What the person sees beside the question.
+        /// The texts that are displayed with the question.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         show: Vec<ShownText>,
     },
@@ -348,8 +348,8 @@ pub enum EventBody {
         /// used is part of the stage's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
-        /// How long the next request waits, in milliseconds: as its provider asks (`Retry-After`), else a backoff.
-        /// A driver that resumes the stage waits for the rest of it.
+        /// The delay before the next request, in milliseconds: the provider's `Retry-After`, else a
+        /// backoff. A driver that resumes the stage waits for the rest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_in_ms: Option<u64>,
     },
@@ -442,7 +442,7 @@ pub struct ForkPoint {
     /// Changes made to the context there.
     #[serde(default, skip_serializing_if = "ContextPatch::is_empty")]
     pub set: ContextPatch,
-    /// It is a retry of what failed: a rewind that takes back less than all that came after `from_seq`.
+    /// Set for a retry: a rewind that discards only some of the events after `from_seq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPoint>,
 }
@@ -706,21 +706,21 @@ pub enum QuestionType {
     Freeform,
 }
 
-/// A text that a gate shows beside its question, cut at a bound.
+/// A text that a gate displays with its question, truncated to a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownText {
-    /// The stage that made it, as `[BRANCH/]NODE@VISIT`; absent for a value of the context.
+    /// The stage that produced it, as `[BRANCH/]NODE@VISIT`; absent for a context value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// The context key; absent for a text of the gate's own.
+    /// The context key; absent for the gate's own text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Its beginning.
+    /// The text, truncated.
     pub text: String,
-    /// How many characters at its end are left out.
+    /// The number of characters omitted at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: usize,
-    /// The whole, where something is left out and it is stored as a blob.
+    /// The full text, if it was truncated and is stored as a blob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<BlobRef>,
 }
@@ -732,24 +732,24 @@ fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
 /// Who answered a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnsweredBy {
-    /// The name of a server's token, of the user that a trusted proxy named, or of the operating
-    /// system's user.
+    /// The name of a server token, of the user named by a trusted proxy, or of the operating system
+    /// user.
     pub name: String,
     /// How the answer was given: `terminal`, `answers`, `cli`, `http`, `page`, `mcp`, `auto`, ….
     pub channel: String,
-    /// The process of the command line that gave it, and what has started that: an agent may have found a way. Absent for
-    /// other channels.
+    /// The command-line process that gave the answer, and its parents: they reveal an answer given by
+    /// an agent. Absent for other channels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
 }
 
 impl AnsweredBy {
-    /// This name, by this channel.
+    /// The answer of `name` through `channel`.
     pub fn new(name: impl Into<String>, channel: impl Into<String>) -> Self {
         Self { name: name.into(), channel: channel.into(), process: None }
     }
 
-    /// Whether a person gave the answer, and not a file or a setting.
+    /// Whether a person gave the answer, as opposed to a file or a setting.
     pub fn is_person(&self) -> bool {
         !matches!(self.channel.as_str(), "answers" | "auto")
     }

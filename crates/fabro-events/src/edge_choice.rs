@@ -30,11 +30,11 @@ pub struct EdgeChoice {
     /// The goal gate that was not satisfied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Arc<str>>,
-    /// What the edge does with the failures that leave by it; absent where there are none, and in logs of
-    /// older versions.
+    /// How the edge handles the failures that leave by it; absent without failures and in logs of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureHandling>,
-    /// The failed checks that the person overrides who chose this edge of a gate.
+    /// The failed checks that a person overrides by choosing this edge of a gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverriddenCheck>,
     /// All outgoing edges, in file order.
@@ -58,15 +58,15 @@ impl EdgeChoice {
     }
 }
 
-/// What an edge does with the failures that leave by it.
+/// How an edge handles the failures that leave by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureHandling {
-    /// It handles them, unless the run comes to an exit before the next stage that does something.
+    /// It handles them, unless the run reaches an exit before the next stage that does work.
     Handled,
-    /// It does not.
+    /// It does not handle them.
     Unhandled,
-    /// It leads to an exit without `status`: nothing has handled those that come straight to it.
+    /// It leads to an exit without `status`: failures that reach it directly are unhandled.
     AtExit,
 }
 

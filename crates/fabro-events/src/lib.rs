@@ -110,12 +110,12 @@ impl Entry {
 }
 
 impl Entry {
-    /// Checks the names that become parts of paths: of the node, of its branch, of the stage of a parent run, and of a kept
-    /// file. A log that someone has forged may name files anywhere.
+    /// Validates the names that become path components: the node, its branch, the stage of a parent
+    /// run, and a captured file. Prevents path traversal by a forged log.
     ///
     /// # Errors
     ///
-    /// The field, and its value.
+    /// The invalid field and its value.
     pub fn check_names(&self) -> Result<(), (&'static str, String)> {
         let id = |field, id: Option<&Arc<str>>| match id {
             Some(id) if !is_node_id(id) => Err((field, id.to_string())),

@@ -37,8 +37,8 @@ impl StageFailure {
     }
 }
 
-/// A failed check whose failure a person knew of when they chose an option of a gate, and that has not
-/// ended well since.
+/// A failed check that a person knew about when choosing an option of a gate, and that has not succeeded
+/// since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverriddenCheck {
     /// The check and its failure.

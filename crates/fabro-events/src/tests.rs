@@ -114,7 +114,7 @@ fn a_note_is_written_as_its_entry() {
 }
 
 #[test]
-fn names_lead_nowhere() {
+fn names_cannot_traverse_paths() {
     let entry = Entry { node_id: Some("a_1".into()), ..Entry::new(EventBody::RunStarted {}) };
     let check = |entry: Entry, expect: Option<&str>| {
         let found = entry.check_names().err().map(|(field, name)| format!("{field} {name}"));

@@ -112,8 +112,8 @@ impl BackendError {
         }
     }
 
-    /// Whether the error of a run that was to continue a session may mean that this session cannot be continued: it is
-    /// lost, or too long for the model. False where the program says that something else is wrong.
+    /// Whether the error of a resumed session may mean that the session cannot be continued: it is lost,
+    /// or too long for the model. False if the program reports another cause.
     pub fn may_be_of_session(&self) -> bool {
         match self {
             Self::Canceled
@@ -197,7 +197,7 @@ pub struct StatedKind {
     pub class: FailureClass,
     /// Its model could not be asked: a login, an account, an unknown model, an overloaded service.
     pub is_unavailable: bool,
-    /// The program does not state this; it is what an error without a type most often means.
+    /// The program did not state the kind; it is the most likely one for an error without a type.
     pub is_assumed: bool,
 }
 
@@ -207,7 +207,7 @@ impl StatedKind {
         Self { class, is_unavailable: true, is_assumed: false }
     }
 
-    /// The same for an error whose type the program does not state.
+    /// The same for an error without a stated type.
     pub(crate) fn assumed_unavailable(class: FailureClass) -> Self {
         Self { is_assumed: true, ..Self::unavailable(class) }
     }

@@ -46,13 +46,13 @@ pub struct Question {
     pub branch: Option<Arc<str>>,
     /// The question itself.
     pub text: String,
-    /// The element of a list that it asks about.
+    /// The list element that it asks about.
     pub item: Option<String>,
     /// The failures before it.
     pub failures: Vec<String>,
-    /// What is shown beside the question.
+    /// The texts that are displayed with the question.
     pub show: Vec<ShownText>,
-    /// Its run, in which the whole of what is shown can be read.
+    /// Its run, where the full texts can be read.
     pub run: Option<RunId>,
     /// How it is asked.
     pub question_type: QuestionType,

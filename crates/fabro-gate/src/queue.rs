@@ -31,8 +31,9 @@ pub struct QueueInterviewer {
 }
 
 impl QueueInterviewer {
-    /// Reads an object of lists by gate: `{"review": ["A", "free text"]}`, or by the gate of one element of a list
-    /// (`review[1]`), or of one visit (`each@1/work[1]/review@1`). The most specific list counts.
+    /// Reads an object of answer lists by gate: `{"review": ["A", "free text"]}`. A key may also name the
+    /// gate of one list element (`review[1]`) or one visit (`each@1/work[1]/review@1`). The most
+    /// specific key wins.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl QueueInterviewer {
     /// The source of its answers, as the log has it.
     pub const SOURCE: &str = "answers";
 
-    /// Skips the first `count` answers of a gate on a branch: those used by an earlier driver of the run.
+    /// Skips the first `count` answers of a gate, which an earlier driver of the run used.
     pub fn skip(&self, gate: &GateVisit, count: usize) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = list_of(&mut answers, gate) {
@@ -62,19 +63,19 @@ impl QueueInterviewer {
     }
 }
 
-/// A visit of a gate: which list of answers is used depends on it.
+/// A visit of a gate. It determines which list of answers is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GateVisit {
     /// Its node.
     pub node: Arc<str>,
     /// Which visit of it, from 1.
     pub visit: u32,
-    /// The branch it is asked in; `None` on the main line.
+    /// The branch; `None` on the main line.
     pub branch: Option<Arc<str>>,
 }
 
 impl GateVisit {
-    /// The names under which answers for it may be listed, the most specific first, as `review[1]` before `review`.
+    /// The keys that may hold its answers, most specific first: `review[1]` before `review`.
     pub fn names(&self) -> Vec<String> {
         let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
         branch.stage_names(&self.node, self.visit)
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_gate_of_an_element_has_its_own_list() {
+    async fn the_most_specific_answer_list_wins() {
         let lists = r#"{"ask": ["1", "2"], "ask[1]": ["x", "y"], "each@2/work[1]/ask@2": ["z"]}"#;
         let answers = QueueInterviewer::from_json(lists).unwrap();
         let gate = |branch: &str, visit| GateVisit {

@@ -4,8 +4,8 @@ use fabro_types::{RunId, excerpt};
 /// The longest line, in characters.
 const MAX_COLUMNS: usize = 400;
 
-/// What a gate shows, for a terminal: what it is, at most `max` lines of the text, and how the rest can be read. `run`
-/// is the run that it was recorded in.
+/// Formats a text of a gate for a terminal: its source, at most `max` lines, and how to read the rest.
+/// `run` is the run that recorded it.
 ///
 /// ```
 /// use fabro_events::ShownText;

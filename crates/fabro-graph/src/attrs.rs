@@ -51,8 +51,8 @@ impl Attr {
         is_escaped || self.file_path().is_some()
     }
 
-    /// The path of the file whose text the value, of an attribute that may name a file, stands for. A
-    /// script of several lines is a script: Python's decorators begin with `@` too.
+    /// The path of the file that replaces the value, for attributes that may name a file. A script of
+    /// several lines is never a path: Python decorators begin with `@` too.
     pub(crate) fn file_path(&self) -> Option<&str> {
         let text = self.value.text()?;
         match text.strip_prefix('@') {

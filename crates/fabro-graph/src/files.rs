@@ -58,7 +58,7 @@ fn rename(attrs: &mut Attrs, renamed: &Renamed) {
         matches!(name, "prompt" | "script" | "label" | "for_each" | "show")
             || schema::is_keyed(name)
     };
-    // A list, and what a gate shows, is named by its key, or by a template.
+    // `for_each` and `show` contain context keys, or a template.
     let is_key = |attr: &Attr, text: &str| {
         matches!(&*attr.name, "for_each" | "show") && !text.contains("{{")
     };

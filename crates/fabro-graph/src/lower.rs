@@ -83,9 +83,9 @@ struct Lowering {
     inherited: usize,
     // Defaults that do not reach a node declared after them, since it was mentioned before.
     late: Vec<(NodeIx, Arc<Attr>)>,
-    // The first script and the first prompt of nodes with several statements.
+    // The first script and prompt of nodes with several statements.
     first_texts: HashMap<(NodeIx, Cow<'static, str>), Arc<Attr>>,
-    // Scripts and prompts of later statements that differ from the first, with the first.
+    // Nodes whose later statements have a different script or prompt: first, later.
     redefined: Vec<(NodeIx, Arc<Attr>, Arc<Attr>)>,
     // The first port, and how many there are.
     ports: Option<(Span, usize)>,
@@ -270,7 +270,7 @@ impl Lowering {
         self.late.extend(ours.take(room).map(|attr| (node, attr.clone())));
     }
 
-    /// A later statement that gives a node another script or prompt: two nodes have one id.
+    /// Records a later statement with a different script or prompt: probably two nodes share an id.
     fn note_redefinitions(&mut self, node: NodeIx, attrs: &[Arc<Attr>]) {
         let texts = attrs.iter().filter(|attr| matches!(&*attr.name, "prompt" | "script"));
         for attr in texts {
@@ -462,18 +462,18 @@ impl Lowering {
     }
 }
 
-/// The type, else the node's own shape, else its id, else its own script, else the shape of its scope: a
-/// `node [shape=box]` for the whole file does not make an agent of `start`, nor of a node with a script.
+/// The type, else the node's own shape, else its id, else its own script, else the shape of its scope.
+/// So a `node [shape=box]` for the whole file turns neither `start` nor a script node into an agent.
 fn kind(node: &Node) -> NodeKind {
     let own = |name| node.attrs.get(name).filter(|attr: &&Attr| attr.origin == Origin::Own);
     let shape = node.attrs.get("shape");
     let of_shape = |attr: &Attr| NodeKind::from_shape(attr.value.text()?);
     let by_type = || NodeKind::from_type(node.attrs.text("type")?);
     let by_script = || {
-        let says_otherwise = own("shape").or(node.attrs.get("type")).is_some();
+        let is_explicit = own("shape").or(node.attrs.get("type")).is_some();
         let script = if shape.is_some() { own("script") } else { node.attrs.get("script") };
         let script = script.filter(|script| !script.value.as_text().trim().is_empty());
-        (script.is_some() && !says_otherwise).then_some(NodeKind::Command)
+        (script.is_some() && !is_explicit).then_some(NodeKind::Command)
     };
     by_type()
         .or_else(|| own("shape").and_then(of_shape))
@@ -528,7 +528,7 @@ fn late_defaults(
     by_default.into_values().filter_map(finding).collect()
 }
 
-/// One error for each script and prompt that a later statement replaces by another.
+/// One error for each script or prompt that a later statement replaces.
 fn redefinitions(
     source: &str,
     graph: &DiGraph<Node, Edge>,

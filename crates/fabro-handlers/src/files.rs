@@ -304,7 +304,7 @@ pub(crate) enum AgentFileError {
     Unreadable(#[from] io::Error),
 }
 
-/// The text of a plain file, in UTF-8 or UTF-16, bytes that are neither replaced; `None` when there is none.
+/// Reads a regular file as UTF-8 or UTF-16, replacing invalid bytes; `None` if it does not exist.
 pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, AgentFileError> {
     let about = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -320,8 +320,8 @@ pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, Ag
     Ok(Some(decoded(&fs::read(path)?)))
 }
 
-/// The text of bytes, without a byte order mark. UTF-16, as a shell of Windows writes it, is known by its mark, or by the
-/// zero byte of its first character.
+/// Decodes bytes and removes the byte order mark. UTF-16, as written by Windows shells, is detected by
+/// its mark or by the zero byte of the first character.
 fn decoded(bytes: &[u8]) -> String {
     let units = |read: fn([u8; 2]) -> u16| {
         let pairs = bytes.chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
@@ -340,7 +340,7 @@ mod tests {
     use super::decoded;
 
     #[test]
-    fn a_status_may_be_utf_16() {
+    fn decodes_utf_16() {
         let status = "{\"outcome\": \"failed\", \"failure_reason\": \"größer\"}";
         let utf_16 = |read: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
             format!("{mark}{status}").encode_utf16().flat_map(read).collect()

@@ -38,7 +38,7 @@ impl HumanHandler {
         Self { interviewer, user, redactor }
     }
 
-    /// An answer of the interviewer.
+    /// An answer from the interviewer.
     fn answered(&self, text: String, source: &str) -> ReceivedAnswer {
         let by = AnsweredBy::new(&self.user, source);
         ReceivedAnswer { text, source: source.to_owned(), by: Some(by), inbox_id: None }
@@ -229,7 +229,7 @@ pub struct Gate {
     question: Question,
     /// The labels of the options' edges, rendered; empty where an edge has none.
     labels: Vec<String>,
-    /// Which of these are of templates. An edge is not found by a rendered label, but by its target.
+    /// Which labels come from templates. Such an edge is found by its target, not by its rendered label.
     is_template: Vec<bool>,
     /// The edge for free text.
     freeform: Option<TextEdge>,
@@ -263,7 +263,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// A template of its label, of an option or of what it shows cannot be rendered.
+    /// A template of its label, its options or its shown texts cannot be rendered.
     pub fn of(stage: &Stage) -> Result<Self, Failure> {
         let node = stage.spec();
         let own = stage.plan.node(&node.id);
@@ -305,7 +305,7 @@ impl Gate {
             text: question_text(stage)?,
             item: element(stage)?,
             failures: failures(stage),
-            // What a person was shown stays so, and is not read again to take the answer.
+            // A person answers what was shown when the gate was asked, so it is not read again.
             show: match &stage.at.gate_show {
                 Some(show) => show.to_vec(),
                 None => shown(stage)?,
@@ -541,16 +541,17 @@ impl GateChoice {
     }
 }
 
-/// The longest question and label of an option, in characters.
+/// The maximum length of a question or option label, in characters.
 const MAX_QUESTION: usize = 4_000;
 
 /// How many failures are shown before a question.
 const MAX_FAILURES: usize = 10;
 
-/// The longest name of an element, in characters.
+/// The maximum length of an element name, in characters.
 const MAX_ITEM: usize = 60;
 
-/// How much of a text is recorded with the question, in characters. The whole is in the log of its stage.
+/// The maximum length of a text recorded with the question, in characters. The log of its stage has the
+/// full text.
 const MAX_SHOWN: usize = 16_000;
 
 fn question_text(stage: &Stage) -> Result<String, Failure> {
@@ -577,14 +578,14 @@ fn failures(stage: &Stage) -> Vec<String> {
     shown
 }
 
-/// The elements of lists that the branch of the gate is for, the outermost first.
+/// The list elements of the gate's branch, outermost first.
 fn element(stage: &Stage) -> Result<Option<String>, Failure> {
     let branch = BranchPath::new(stage.branch.as_deref().unwrap_or_default());
     let mut names: Vec<&Arc<str>> = Vec::new();
     for fan_out in branch.fan_outs() {
         let parallel = stage.plan.find(fan_out.node()).and_then(NodeSpec::parallel);
         let list = parallel.and_then(|parallel| parallel.for_each.as_ref());
-        // An inner list with the same name hides the element of the outer one.
+        // An inner element shadows an outer one with the same name.
         names.retain(|name| list.is_none_or(|list| **name != list.name));
         names.extend(list.map(|list| &list.name));
     }
@@ -608,7 +609,7 @@ fn item_name(item: &Value) -> String {
     one_line(&text.unwrap_or_else(|| item.to_string()), MAX_ITEM)
 }
 
-/// What is shown beside the question.
+/// The texts to display with the question.
 fn shown(stage: &Stage) -> Result<Vec<ShownText>, Failure> {
     let show = stage.spec().human().map(|human| human.show.as_slice()).unwrap_or_default();
     let mut texts = Vec::new();
@@ -631,7 +632,7 @@ fn shown(stage: &Stage) -> Result<Vec<ShownText>, Failure> {
     Ok(texts.into_iter().filter(|shown| !shown.text.is_empty()).collect())
 }
 
-/// The value of a key, or at a path into one: the longest key wins, as in templates.
+/// The value of a context key, or of a path into its value. The longest key wins, as in templates.
 fn value_at(stage: &Stage, path: &str) -> Result<Option<Value>, Failure> {
     let ends = path.rmatch_indices('.').map(|(at, _)| at);
     for end in std::iter::once(path.len()).chain(ends) {
@@ -650,8 +651,8 @@ fn value_at(stage: &Stage, path: &str) -> Result<Option<Value>, Failure> {
     Ok(None)
 }
 
-/// The last output or answer before the gate on its own line. In a branch, the stages before the fan-out are
-/// left out: the list that they made has the other elements too.
+/// The last output or answer before the gate, on its own line. In a branch, stages before the fan-out do
+/// not count, because the list that they produced contains the other elements.
 fn last_output(stage: &Stage) -> Result<Option<ShownText>, Failure> {
     let line = stage.branch.as_deref().unwrap_or_default();
     let history = stage.history.iter().rev();
@@ -666,13 +667,14 @@ fn last_output(stage: &Stage) -> Result<Option<ShownText>, Failure> {
     Ok(None)
 }
 
-/// The response, the output, what a person wrote, the outputs of branches, or the result of a sub-workflow.
+/// The output of a stage: a response, a validated output, a command output, the text of a person, the
+/// outputs of branches, or the result of a sub-workflow.
 fn output_of(record: &StageRecord) -> Option<Value> {
     let updates = &record.end.outcome.context_updates;
     let of_node = |prefix: &str| updates.get(&format!("{prefix}{}", record.node));
     let found = match record.handler {
         NodeKind::Command => updates.get(keys::COMMAND_OUTPUT).filter(|it| !is_blank(it)).or_else(
-            // A command that only failed says why on its other output.
+            // A command without stdout may explain its failure on stderr.
             || updates.get(keys::COMMAND_STDERR),
         ),
         NodeKind::Human => updates.get(keys::HUMAN_TEXT),

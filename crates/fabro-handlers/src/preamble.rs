@@ -22,7 +22,7 @@ use crate::agents::Agents;
 use crate::artifacts::shown_files;
 use crate::blobs::{local_path, value_path};
 use crate::common::{failed, text_in};
-use crate::element::LeftOut;
+use crate::element::PreambleOmissions;
 
 /// Output of more bytes than this is shown as its path.
 const INLINE: u64 = 102_400;
@@ -106,8 +106,8 @@ struct Source {
     plan: Arc<Plan>,
     context: Context,
     history: Vector<Arc<StageRecord>>,
-    /// Of a stage for an element of a list.
-    left_out: LeftOut,
+    /// What a stage for a list element omits.
+    omissions: PreambleOmissions,
     run_dir: PathBuf,
     store: Arc<dyn Store>,
     /// The first value that could not be read, or of which no file could be written.
@@ -126,7 +126,7 @@ impl Source {
             plan: Arc::clone(&stage.plan),
             context: stage.context.clone(),
             history: stage.history.clone(),
-            left_out: LeftOut::of(stage),
+            omissions: PreambleOmissions::of(stage),
             run_dir: stage.run_dir.clone(),
             store: Arc::clone(&stage.store),
             unreadable: OnceLock::new(),
@@ -161,7 +161,7 @@ impl Source {
         // A large value gets a file only if the preamble names it.
         let is_shown = |key: &str| {
             let is_joined = fan_out.is_some() && key == keys::PARALLEL_RESULTS;
-            shows_key(key) && !is_joined && self.left_out.shows(key)
+            shows_key(key) && !is_joined && self.omissions.shows(key)
         };
         let shown = self.context.iter().filter(|(key, _)| is_shown(key));
         let context = shown.map(|(key, value)| (key.to_owned(), self.shown(key, value)));
@@ -211,7 +211,7 @@ impl Source {
         fabro_preamble::Stage {
             visit: record.visit,
             word: outcome.word.clone(),
-            detail: if self.left_out.is_list(record) {
+            detail: if self.omissions.is_list(record) {
                 without_list(self.detail(record))
             } else {
                 self.detail(record)
@@ -327,9 +327,9 @@ impl Source {
     }
 }
 
-/// What a stage did that made a list, of which the reader has one element.
+/// The detail of a stage that produced the list, without the list.
 fn without_list(detail: Detail) -> Detail {
-    let list = || Output::Omitted("the list, of which this stage has one element".to_owned());
+    let list = || Output::Omitted("the list; this stage processes one of its elements".to_owned());
     match detail {
         Detail::Command { script, stderr, exit_code, .. } => {
             Detail::Command { script, stdout: list(), stderr, exit_code }

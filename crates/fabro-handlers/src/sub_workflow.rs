@@ -197,7 +197,7 @@ fn inputs_of(stage: &Stage) -> Result<Map<String, Value>, StageEnd> {
     Ok(inputs)
 }
 
-/// The run of the sub-workflow of a stage of this run, whether it exists or not.
+/// The run id of a stage's sub-workflow. The run need not exist.
 pub fn sub_workflow_id(run: RunId, branch: &str, at: &ActiveStage) -> RunId {
     let mut label = format!("{branch}\n{}@{}.{}", at.node, at.visit, at.attempt);
     if at.rewound_seq > 0 {
@@ -294,7 +294,7 @@ impl Child {
             Phase::Ended(RunStatus::PartiallySucceeded, Some(_)) => {
                 partially_succeeded(stage, run.causes.first(), self.id)
             }
-            // Its exit says so.
+            // Its exit has status=partially_succeeded.
             Phase::Ended(RunStatus::PartiallySucceeded, None) => {
                 let message = "the sub-workflow ended partially_succeeded";
                 let failure = Failure::new(FailureClass::Deterministic, message);
@@ -334,7 +334,7 @@ impl Child {
     }
 }
 
-/// What a sub-workflow has made: the value that it gave as `output`, else what its stages have made.
+/// The output of a sub-workflow: the context key `output`, else the output of its main line.
 fn output_of(main: &Cursor) -> Option<Arc<Value>> {
     main.context.get_shared("output").or_else(|| main.output().cloned())
 }
@@ -385,7 +385,7 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>) -> NewRun {
         seed: stage.run.seed,
         work_dir: stage.run.work_dir.clone(),
         bundle,
-        // Its workflow's own limit and those of the runs above it hold.
+        // The limits of its own workflow and of its ancestors apply.
         max_cost: None,
         parent: Some(ParentStage {
             run_id: stage.run_id,

@@ -22,7 +22,7 @@ impl Handler for WaitHandler {
             return Failure { details: Some(remedy), ..failure }.into();
         };
         tokio::select! {
-            // The time under an earlier driver counts.
+            // Time that passed under an earlier driver counts.
             () = tokio::time::sleep(duration.saturating_sub(stage.begun)) => Outcome::succeeded().into(),
             () = stage.cancel.cancelled() => canceled().into(),
         }

@@ -43,7 +43,7 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 /// How many turns each node of a workflow has had, failed ones included.
 pub type TurnCounts = OrdMap<Arc<str>, u32>;
 
-/// The stage of a workflow that asks a model, and the turns that were taken before.
+/// The workflow stage that requests a model, and the turns taken before it.
 #[derive(Clone, Copy, Debug)]
 pub struct AskingStage<'a> {
     /// Its node.
@@ -52,9 +52,9 @@ pub struct AskingStage<'a> {
     pub branch: BranchPath<'a>,
     /// Which visit of the node, from 1.
     pub visit: u32,
-    /// The turns of each node on its line.
+    /// The turns that each node on its line has taken.
     pub taken: &'a TurnCounts,
-    /// The turns of its own node before this visit.
+    /// The turns that its own node took before this visit.
     pub taken_before_visit: u32,
 }
 
@@ -65,8 +65,8 @@ impl<'a> AskingStage<'a> {
     }
 }
 
-/// Gives each stage of a workflow its model. Real models are the same for all stages; scripted and simulated
-/// ones are not.
+/// Provides the model of each stage. Real models are shared by all stages; scripted and simulated models
+/// are per stage.
 pub type ModelSource = Arc<dyn Fn(&AskingStage<'_>) -> Arc<dyn Model> + Send + Sync>;
 
 /// A request for one turn.

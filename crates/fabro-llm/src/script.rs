@@ -65,13 +65,13 @@ pub(crate) struct ScriptedCall {
 }
 
 impl Script {
-    /// Whether there are turns for this node, or for some stages of it: its own, or those for all nodes.
+    /// Whether there are turns for this node or some of its stages: its own, or those for all nodes.
     pub fn has_turns(&self, node: &str) -> bool {
         self.any.is_some() || self.names().any(|name| stage_node(name) == node)
     }
 
-    /// The names of stages that have a list of their own: of a node, as `work`, of an element, as `work[1]`, or of one
-    /// stage, as `each@1/work[1]/check@1`.
+    /// The keys of the lists: a node (`work`), a list element (`work[1]`), or one stage
+    /// (`each@1/work[1]/check@1`).
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_node.keys().map(String::as_str)
     }

@@ -30,9 +30,10 @@ impl Script {
         self.model_of(&AskingStage::new(node, taken))
     }
 
-    /// The model of a stage on any line. A list may be for one of the [names](fabro_types::BranchPath::stage_names) of
-    /// the stage, such as `work[1]` or `each@1/work[1]/work@1`: the most specific one counts. A list for one visit of
-    /// a node begins with that visit.
+    /// The model of a stage on any line. The key of a list may be any of the
+    /// [names](fabro_types::BranchPath::stage_names) of the stage, such as `work[1]` or
+    /// `each@1/work[1]/work@1`; the most specific one wins. A list for one visit of a node starts with
+    /// that visit.
     pub fn model_of(&self, stage: &AskingStage<'_>) -> ScriptedModel {
         let names = stage.branch.stage_names(stage.node, stage.visit);
         let own = names.iter().find_map(|name| Some((name, self.by_node.get(name)?)));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_most_specific_list_counts() {
+    async fn the_most_specific_list_wins() {
         let script = r#"{
             "work": [{"text": "w0"}, {"text": "w1"}],
             "work[1]": [{"text": "x0"}, {"text": "x1"}],

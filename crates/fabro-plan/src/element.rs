@@ -9,12 +9,12 @@ use crate::Plan;
 use crate::spec::{ForEachSpec, InputSpec, ListSource, NodeBody, NodeSpec, ShowSpec, TextTemplate};
 
 impl ForEachSpec {
-    /// The context keys that an element has in its branch, the element's own first.
+    /// The context keys set in the branch of an element: the element first, then its indexes.
     pub fn element_keys(&self) -> [String; 3] {
         [self.name.to_string(), format!("{}_index", self.name), "item_index".to_owned()]
     }
 
-    /// The context keys that the list is read from; after a dot there may be a path into the value.
+    /// The context keys that the list is read from, maybe with a dotted path into the value.
     pub fn source_keys(&self) -> Vec<&str> {
         match &self.list {
             ListSource::Key(key) => vec![key.strip_prefix("context.").unwrap_or(key)],
@@ -35,7 +35,7 @@ impl TextTemplate {
         if self.template.is_plain() {
             return false;
         }
-        // A computed key may be any of them.
+        // A computed key, as in `context[name]`, may be any of them.
         let is_computed = || {
             let mut after = self.text.split("context").skip(1).map(str::trim_start);
             after.any(|after| after.starts_with('['))
@@ -45,7 +45,7 @@ impl TextTemplate {
 }
 
 impl NodeSpec {
-    /// Whether its prompt, its script or another value that it is given reads one of these context keys.
+    /// Whether its prompt, its script or another of its templates reads one of these context keys.
     pub fn reads_context(&self, keys: &[String]) -> bool {
         self.templates().into_iter().any(|text| text.reads_context(keys))
             || self
@@ -82,13 +82,13 @@ impl NodeSpec {
     }
 }
 
-/// Whether a path into the context begins with one of these keys.
+/// Whether a context path starts with one of these keys.
 fn is_in(path: &str, keys: &[String]) -> bool {
     let rest = |key: &String| path.strip_prefix(key.as_str());
     keys.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// The nodes that the branches of a fan-out can come to before `join`, in no particular order.
+/// The nodes that the branches of a fan-out can reach before `join`, in no particular order.
 pub fn branch_nodes(workflow: &Workflow, fan_out: NodeIx, join: Option<NodeIx>) -> Vec<NodeIx> {
     let mut found = Vec::new();
     let mut open = vec![fan_out];
@@ -103,20 +103,20 @@ pub fn branch_nodes(workflow: &Workflow, fan_out: NodeIx, join: Option<NodeIx>) 
     found
 }
 
-/// Whether a prompt, a script or an inner list of these nodes reads the element of a list, or the number of it.
+/// Whether a prompt, a script or an inner list of these nodes reads the list element or its index.
 pub fn reads_element<'n>(list: &ForEachSpec, path: impl IntoIterator<Item = &'n NodeSpec>) -> bool {
     let keys = list.element_keys();
     path.into_iter().any(|spec| spec.reads_context(&keys))
 }
 
 impl Plan {
-    /// The nodes that the branches of a fan-out can come to before they join, in no particular order.
+    /// The nodes that the branches of a fan-out can reach before they join, in no particular order.
     pub fn branch_nodes(&self, fan_out: NodeIx) -> Vec<NodeIx> {
         branch_nodes(self.workflow(), fan_out, self.join(fan_out))
     }
 
-    /// Whether anything on the path of a list [reads its element](reads_element). Otherwise the element follows each
-    /// prompt on the path. False for other nodes.
+    /// Whether a node on the path of a list [reads its element](reads_element). Otherwise the element
+    /// is appended to each prompt on the path. False for other nodes.
     pub fn reads_element(&self, fan_out: NodeIx) -> bool {
         let list = self.spec(fan_out).parallel().and_then(|it| it.for_each.as_ref());
         let path = self.branch_nodes(fan_out);

@@ -77,12 +77,12 @@ pub struct Plan {
     joins: BTreeMap<NodeIx, OnceLock<Option<NodeIx>>>,
 }
 
-/// What a project says about the runs of all its workflows.
+/// Project-wide defaults for graph attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GraphDefaults {
-    /// What follows a failure.
+    /// The failure policy.
     pub on_failure: Option<OnFailure>,
-    /// What follows when no model or agent is available.
+    /// The policy when no model or agent is available.
     pub on_unavailable: Option<OnUnavailable>,
     /// The spending limit in US dollars.
     pub max_cost: Option<f64>,
@@ -148,7 +148,7 @@ impl Plan {
         &self.workflow
     }
 
-    /// The same plan with these values for what the graph itself does not say.
+    /// The plan with these defaults for attributes that the graph does not set.
     #[must_use]
     pub fn with_defaults(mut self, defaults: GraphDefaults) -> Self {
         let graph = &mut self.graph;

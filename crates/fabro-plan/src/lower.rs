@@ -57,8 +57,8 @@ impl Specs {
     }
 }
 
-/// A deterministic failure is not repeated by `max_retries` alone where the workflow says what follows it: by a
-/// retry target of the node's own, or an edge for it.
+/// `max_retries` alone does not retry a deterministic failure if the workflow handles it: with a retry
+/// target of the node, or with an edge that selects failures.
 fn spare_deterministic_failures(workflow: &Workflow, nodes: &mut [NodeSpec], edges: &[EdgeSpec]) {
     for ix in workflow.node_indices() {
         let attrs = &workflow.node(ix).attrs;
@@ -215,7 +215,7 @@ impl Lowering<'_> {
             let text = attr.value.as_text();
             let status = Status::parse(text.trim()).filter(|status| *status != Status::Skipped);
             if status.is_none() {
-                let message = format!("a run cannot end `{}`", excerpt(&text, 40));
+                let message = format!("`{}` is not a status of a run", excerpt(&text, 40));
                 let fix = "use `failed`, `succeeded` or `partially_succeeded`";
                 let finding = Diagnostic::error("attribute-value", attr.span, message);
                 self.compiler.findings.push(finding.with_fix(fix));
@@ -235,7 +235,7 @@ impl Lowering<'_> {
         compiled.unwrap_or_else(|| plain(&node.id))
     }
 
-    /// The label of a gate, else its id.
+    /// The question of a gate: its label, else its id.
     fn question(&mut self, node: &Node) -> TextTemplate {
         let label = node.attrs.get("label").filter(|_| has_text(&node.attrs, "label"));
         match label.filter(|attr| attr.value.text().is_some()) {
@@ -349,7 +349,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The label of an edge out of a gate, when it has templates.
+    /// The label of a gate's edge, if it has templates.
     fn option(&mut self, edge: &Edge) -> Option<TextTemplate> {
         let is_option = self.compiler.workflow.node(edge.from).kind == NodeKind::Human;
         let attr =

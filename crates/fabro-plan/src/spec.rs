@@ -111,12 +111,13 @@ impl NodeSpec {
     }
 }
 
-/// Where a run ends, and how.
+/// An exit node.
 #[derive(Clone, Debug, Default)]
 pub struct ExitSpec {
-    /// `status`: how the run ends here, which is never [`Status::Skipped`]; `None`: as the failures on the way say.
+    /// `status` of the run that ends here, never [`Status::Skipped`]; if `None`, unhandled failures
+    /// decide.
     pub status: Option<Status>,
-    /// `reason`: why.
+    /// `reason` why the run ends here.
     pub reason: Option<TextTemplate>,
 }
 
@@ -280,7 +281,7 @@ pub enum Language {
 pub struct HumanSpec {
     /// The question: the label, else the id.
     pub question: TextTemplate,
-    /// What is shown beside it, in this order.
+    /// What is displayed with it, in this order.
     pub show: Vec<ShowSpec>,
     /// How it asks.
     pub question_type: QuestionType,
@@ -288,7 +289,7 @@ pub struct HumanSpec {
     pub default_choice: Option<Arc<str>>,
 }
 
-/// What a gate shows beside its question.
+/// A text that a gate displays with its question.
 #[derive(Clone, Debug)]
 pub enum ShowSpec {
     /// The last output or answer before it.
@@ -411,7 +412,7 @@ pub struct EdgeSpec {
     pub to: NodeIx,
     /// The label, unless it is empty.
     pub label: Option<Arc<str>>,
-    /// The label of an edge out of a human gate, when it has templates.
+    /// The label of a human gate's edge, if it has templates.
     pub option: Option<TextTemplate>,
     /// When it may be taken; `None` for an unconditional edge.
     pub condition: Option<EdgeCondition>,
@@ -455,7 +456,7 @@ pub struct GraphSpec {
     pub max_tokens: Option<u64>,
     /// How long a model stage may show no activity; `None` without a watchdog.
     pub stall_timeout: Option<Duration>,
-    /// What follows a failure, where the node does not say; `None` is [`OnFailure::Route`].
+    /// The failure policy of nodes that do not set their own; `None` means [`OnFailure::Route`].
     pub on_failure: Option<OnFailure>,
     /// Where a failure on the main line jumps to when the node has no target of its own.
     pub retry_targets: RetryTargets,
@@ -489,7 +490,7 @@ pub struct RetryPolicy {
     pub backoff_factor: u64,
     /// Retries every retryable failure, not only transient ones.
     pub any_failure: bool,
-    /// Of those not the deterministic ones, because the workflow says where a failure leads.
+    /// Deterministic failures are not retried, because the workflow handles them.
     pub spares_deterministic: bool,
 }
 

@@ -48,24 +48,24 @@ pub struct Extracted {
     pub directives: Directives,
     /// What could not be read, in the order of [`FIELDS`].
     pub warnings: Vec<Warning>,
-    /// The object, in bytes of the text; empty when none parses.
+    /// The byte range of the object in the text; empty when none parses.
     pub span: Range<usize>,
     /// A later object, or the only one, that does not parse.
     pub unreadable: Option<Unreadable>,
 }
 
-/// An object that has a key of [`FIELDS`] of its own and does not parse.
+/// An object with a key of [`FIELDS`] that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// It has the key `outcome`: how the stage ended is not known.
+    /// It has the key `outcome`, so the outcome of the stage is unknown.
     pub states_outcome: bool,
-    /// Where it does not parse, from 1; where it begins when it breaks off.
+    /// The line of the error, from 1; the start of the object when it breaks off.
     pub line: usize,
     /// The column there, in characters from 1.
     pub column: usize,
-    /// What is wrong there, a fragment without a full stop.
+    /// The error, a fragment without a full stop.
     pub message: String,
-    /// Where it begins, in bytes of the text.
+    /// The byte offset of its start in the text.
     pub start: usize,
 }
 
@@ -90,13 +90,13 @@ pub fn extract(text: &str) -> Option<Extracted> {
 /// The object with the directives of a text, as [`extract`] finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectivesObject {
-    /// The object, and where it is, in bytes of the text.
+    /// The object and its byte range in the text.
     pub object: Option<(Range<usize>, Value)>,
     /// A later object, or the only one, that does not parse.
     pub unreadable: Option<Unreadable>,
 }
 
-/// The bit of the key `outcome` among the keys of an object, and that of the other fields.
+/// The bits that mark the keys of an object: `outcome`, and the other fields.
 const OUTCOME: u8 = 1;
 const OTHER: u8 = 2;
 

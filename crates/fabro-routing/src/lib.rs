@@ -20,8 +20,8 @@
 //!
 //! The last outermost object that parses and has a recognised field counts. An object inside
 //! another is never taken on its own, not even when the outer one does not parse or breaks off.
-//! Control characters inside strings are read. A later object with a recognised field that does not
-//! parse otherwise is reported with its place ([`Unreadable`]): what it states is not known.
+//! Control characters inside strings are accepted. A later object with a recognised field that still
+//! does not parse is reported with its line and column ([`Unreadable`]).
 //!
 //! # Limits
 //!

@@ -27,7 +27,7 @@ pub(crate) struct Candidate {
     pub(crate) closed: bool,
     /// It starts with a key or is empty.
     like_object: bool,
-    /// The bits of the caller for the keys that are its own, not only keys of an object inside.
+    /// The caller's bits for its own keys, without those of nested objects.
     pub(crate) keys: u8,
 }
 
@@ -68,8 +68,8 @@ struct Phase {
     braces: Vec<Brace>,
     /// The innermost open brace as its index plus one; 0 for none.
     innermost: u32,
-    /// Where the braces with a key of their own that is looked for are, and the bits of that key; not in
-    /// order while reading.
+    /// The offsets of braces that have a marked key, with the bits of that key. Unordered while
+    /// reading.
     with_key: Vec<(u32, u8)>,
 }
 

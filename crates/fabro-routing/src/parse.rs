@@ -1,5 +1,5 @@
-//! One object of an answer as JSON: what models write although JSON has no such thing, and where an
-//! object does not parse.
+//! Parses one object of an answer as JSON: tolerates some invalid JSON that models write, and locates
+//! errors.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,13 +14,13 @@ use crate::objects::Candidate;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) message: String,
-    /// Where, in bytes of the text; the object's start when it breaks off.
+    /// The byte offset in the text; the object's start when it breaks off.
     pub(crate) at: usize,
     /// It has no closing brace.
     pub(crate) breaks_off: bool,
 }
 
-/// Parses a candidate with `read`. Control characters inside strings, such as line breaks, are part of the string.
+/// Parses a candidate with `read`. Control characters inside strings, such as line breaks, are kept.
 pub(crate) fn parse_object<T>(
     text: &str,
     candidate: &Candidate,
@@ -47,7 +47,7 @@ pub(crate) fn parse_object<T>(
     }) else {
         return Err(broken(&error, object));
     };
-    // The place of another error is that in a text of the same length.
+    // Escapes shift positions, so another error is located in a text of the same length.
     let same_length = || controls(object, |text, _| text.push(' '));
     read(&escaped).map_err(|error| {
         let spaced = same_length();
@@ -55,12 +55,12 @@ pub(crate) fn parse_object<T>(
     })
 }
 
-/// The fields with numbers as they are written, as a schema sees them.
+/// The fields with their numbers unchanged, as a schema validates them.
 pub(crate) fn as_written(object: &str) -> serde_json::Result<Map<String, Value>> {
     serde_json::from_str(object)
 }
 
-/// The value with all digits of large integers, of an object that parses.
+/// The value of a parsed object, with all digits of large integers.
 pub(crate) fn with_all_digits(object: &str) -> Option<Value> {
     let escape = |escaped: &mut String, control| {
         let _ = write!(escaped, "\\u{control:04x}");
@@ -94,7 +94,7 @@ fn controls(object: &str, mut replace: impl FnMut(&mut String, u8)) -> Cow<'_, s
     Cow::Owned(replaced)
 }
 
-/// The line and the column, in characters, of a byte of a text; both from 1.
+/// The line and column, in characters from 1, of a byte offset.
 pub(crate) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(at)];
     let line = before.rfind('\n').map_or(0, |newline| newline + 1);

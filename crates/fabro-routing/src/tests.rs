@@ -101,7 +101,7 @@ fn an_object_inside_another_is_never_taken_alone() {
 }
 
 #[test]
-fn control_characters_inside_strings_are_read() {
+fn control_characters_inside_strings_are_accepted() {
     let failed = "failed; because red:\n\t2 of 3";
     check("{\"outcome\":\"failed\",\"failure_reason\":\"red:\n\t2 of 3\"}", failed);
     check("{\"outcome\": \"failed\",\r\n \"failure_reason\": \"red:\n\t2 of 3\"\r\n}", failed);
@@ -116,7 +116,7 @@ fn control_characters_inside_strings_are_read() {
 }
 
 #[test]
-fn an_object_that_does_not_parse_is_reported_with_its_place() {
+fn an_invalid_object_is_reported_with_line_and_column() {
     check("Done.\n{\"outcome\": \"failed\",}", "unreadable outcome 2:22 trailing comma");
     check(
         r#"{"outcome":"failed","failure_reason":"C:\Users"}"#,
@@ -269,9 +269,9 @@ proptest! {
         let _ = extract(&text);
     }
 
-    /// A failure that is damaged in any one place is read, or reported, never passed over.
+    /// A corrupted failure is parsed or reported, never ignored.
     #[test]
-    fn a_damaged_failure_is_never_passed_over(
+    fn a_corrupted_failure_is_never_ignored(
         at in 12_usize..60,
         damage in proptest::sample::select(vec!["\n", "\u{0}", "\\", "\"", ",", "{", "}", "\\u", "é"]),
         is_cut in any::<bool>(),

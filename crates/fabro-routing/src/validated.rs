@@ -188,13 +188,13 @@ fn other_value(text: &str) -> Option<(&str, Value)> {
     serde_json::from_str(text).ok().map(|value| (text, value))
 }
 
-/// The schema sees the numbers as they are written.
+/// The schema validates the numbers as written.
 fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Problem> {
     parse_object(text, candidate, as_written).map_err(|broken| {
         let message = if broken.breaks_off {
             broken.message
         } else {
-            // The model that corrects it sees the object by itself.
+            // Relative to the object, since the model corrects the object alone.
             let start = candidate.range.start;
             let (line, column) = line_and_column(&text[start..], broken.at - start);
             format!("it does not parse: {} at line {line} column {column}", broken.message)

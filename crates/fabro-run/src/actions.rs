@@ -127,18 +127,18 @@ pub async fn resume_in_background(
     }
 }
 
-/// What became of a run whose gate was answered.
+/// The result of answering a gate of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResumedByAnswer {
-    /// It continues in the background.
+    /// The run was resumed in the background.
     Resumed(StartedRun),
-    /// A process drives it and takes the answer.
+    /// A process already drives the run and reads the answer.
     Driven,
-    /// It does not wait for people only: it was interrupted, or waits for money or a model.
+    /// The run is not paused for people alone: it was interrupted, or waits for budget or a model.
     NotWaiting,
 }
 
-/// Resumes a run in the background that was paused because nobody answered its gates.
+/// Resumes a run in the background if it was paused for unanswered gates.
 ///
 /// # Errors
 ///

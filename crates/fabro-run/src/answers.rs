@@ -73,7 +73,7 @@ pub(crate) fn prepared_answers(
     Ok(Some(queue))
 }
 
-/// How many prepared answers each visit of a gate has used.
+/// How many prepared answers each gate visit used.
 pub(crate) type UsedAnswers = BTreeMap<GateVisit, usize>;
 
 /// The prepared answers that a run and its sub-workflows have used; `events` is the log of the run
@@ -155,15 +155,15 @@ pub(crate) fn exhausted_answers(
                 more => format!("{more} answers were"),
             };
             format!(
-                "`{list}`: {given} given before, the file has {listed}: list them from the run's beginning"
+                "`{list}`: {given} already given, but the file has {listed}: list all answers from the start of the run"
             )
         })
     };
     used.into_iter().filter_map(warning).collect()
 }
 
-/// Warnings of prepared answers, and of turns of a model script, for stages that neither the workflow nor one of
-/// its sub-workflows has.
+/// Warnings for prepared answers and model script turns whose stage exists neither in the workflow nor
+/// in its sub-workflows.
 ///
 /// # Errors
 /// A sub-workflow cannot be read.
@@ -173,7 +173,7 @@ pub(crate) fn unknown_stages(
     plan: &Plan,
 ) -> Result<Vec<String>, BundleError> {
     let text = settings.answers.as_deref().unwrap_or("{}");
-    // Files that are not valid are reported where they are used.
+    // Invalid files are reported where they are used.
     let answers: BTreeMap<String, Value> = serde_json::from_str(text).unwrap_or_default();
     let script = settings.model_script.as_deref().and_then(|text| Script::from_json(text).ok());
     let scripted: Vec<&str> = script.iter().flat_map(Script::names).collect();
@@ -194,7 +194,7 @@ pub(crate) fn unknown_stages(
     let scripted = scripted.into_iter().filter_map(|name| {
         let near = nearest(stage_node(name), stages.models.keys().map(String::as_str));
         let near = near.map_or_else(
-            || "no stage takes its turns".to_owned(),
+            || "no stage uses its turns".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         let wrong = unmatched(name, &stages.models, "stage that asks a model", &near)?;
@@ -203,7 +203,7 @@ pub(crate) fn unknown_stages(
     Ok(answers.chain(scripted).collect())
 }
 
-/// Why a list for a stage of this name is never used.
+/// Why a list with this stage name is never used; `None` if it can be.
 fn unmatched(
     name: &str,
     stages: &BTreeMap<String, bool>,
@@ -212,7 +212,7 @@ fn unmatched(
 ) -> Option<String> {
     let node = stage_node(name);
     match stages.get(node) {
-        None => Some(format!("which is no {kind}: {known}")),
+        None => Some(format!("which is not a {kind}: {known}")),
         Some(false) if name.contains('[') => {
             Some(format!("but `{node}` is not on the path of a list (`for_each`)"))
         }
@@ -220,7 +220,7 @@ fn unmatched(
     }
 }
 
-/// The nodes of a workflow and its sub-workflows, each with whether a list runs it.
+/// The nodes of a workflow and its sub-workflows, each with whether it runs per list element.
 #[derive(Default)]
 struct Stages {
     gates: BTreeMap<String, bool>,
@@ -261,7 +261,7 @@ impl Stages {
     }
 }
 
-/// How many prepared answers each visit of a gate of one run has used according to its log.
+/// How many prepared answers each gate visit of one run used, according to its log.
 fn used_answers(events: &[Event]) -> UsedAnswers {
     let mut used = UsedAnswers::new();
     for event in checkpoint::effective(events) {
@@ -378,8 +378,8 @@ mod tests {
             |file: &str| exhausted_answers(&settings(file), &settings("{}"), &events).join("\n");
         assert_eq!(
             warnings(r#"{"a": ["Y"], "b": ["N"], "c": ["N"], "d": ["Y"]}"#),
-            "`a`: 1 answer was given before, the file has 1: list them from the run's beginning\n\
-             `b`: 2 answers were given before, the file has 1: list them from the run's beginning"
+            "`a`: 1 answer was already given, but the file has 1: list all answers from the start of the run\n\
+             `b`: 2 answers were already given, but the file has 1: list all answers from the start of the run"
         );
         for file in [r#"{"a": ["Y", "N"], "b": []}"#, "{}", "{"] {
             assert_eq!(warnings(file), "");

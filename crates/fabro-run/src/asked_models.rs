@@ -22,13 +22,13 @@ const SHOWN_NAMES: usize = 10;
 /// How many models a line shows.
 const SHOWN_MODELS: usize = 3;
 
-/// What servers with models of their own say about the models that the stages ask for.
+/// What servers that host their own models say about the requested models.
 #[derive(Default)]
 pub(crate) struct ServerModels {
-    /// What to do for each provider that is asked without a model's name and has no usual one.
+    /// What to do for each provider that is used without a model name and has no default model.
     pub(crate) unnamed: BTreeMap<String, Unnamed>,
-    /// By provider: what it lists, or why it has no list. Only of those that are asked for a model that
-    /// nothing else knows, and that could be reached.
+    /// By provider: the models that it lists, or why it has no list. Only for reachable providers that
+    /// are asked for an unknown model.
     pub(crate) listed: BTreeMap<String, Result<Vec<String>, String>>,
 }
 
@@ -134,9 +134,9 @@ impl AskedModels {
         }
     }
 
-    /// Asks servers what they list, each once: those that are to answer without a model's name, and those that are
-    /// asked for one that neither catalog nor settings name. A single model is put into the settings where none is named;
-    /// for the others, and where the list cannot be had, there is what to do.
+    /// Asks servers for their model lists, each once: those used without a model name, and those asked
+    /// for a model that neither the catalog nor the settings name. If a server lists a single model and
+    /// none was named, the model is stored in the settings. Otherwise the result says what to do.
     ///
     /// # Errors
     /// The settings of a provider cannot be used.
@@ -172,7 +172,7 @@ impl AskedModels {
             let listed = match client.list_models(&name).await {
                 Ok(models) => Ok(models),
                 Err(error) if has_no_list(error.kind) => Err(error.to_string()),
-                // What cannot be reached now pauses the run when its stage is reached.
+                // An unreachable server pauses the run at its stage.
                 Err(_) => continue,
             };
             servers.listed.insert(name, listed);
@@ -221,8 +221,8 @@ impl AskedModels {
     }
 }
 
-/// The name of the provider with models of its own that is asked for a model which neither the catalog nor the
-/// settings name.
+/// The name of the provider, if it hosts its own models and the requested model is neither in the
+/// catalog nor in the settings.
 fn provider_of_unknown(
     client: &Providers,
     settings: &RunSettings,
@@ -236,13 +236,13 @@ fn provider_of_unknown(
     is_unknown.then(|| provider.name.clone())
 }
 
-/// Whether run.toml or the settings name the model of a request, with its provider or without.
+/// Whether run.toml or the settings name the requested model, with or without its provider.
 pub(crate) fn is_named(settings: &RunSettings, request: &Request, model: &str) -> bool {
     let written = request.model.as_deref().unwrap_or(model);
     settings.named_models.iter().any(|name| name == written || name == model)
 }
 
-/// Whether the server answered and has no list, or none that can be read.
+/// Whether the server responded but has no readable list.
 fn has_no_list(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::UnknownModel | ErrorKind::UnusableAnswer)
 }

@@ -70,28 +70,29 @@ pub struct RunSettings {
     pub providers: Vec<ProviderSettings>,
     /// Models that the catalog does not know, or not like this, by name.
     pub models: BTreeMap<String, ModelInfo>,
-    /// The models that run.toml and the settings name: their providers serve them, listed or not.
+    /// The models named in run.toml and the settings. They are accepted even if the provider does not
+    /// list them.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub named_models: BTreeSet<String>,
     /// What to ask when a model fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
-    /// What follows a failure, where the workflow does not say.
+    /// The failure policy, unless the workflow sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
-    /// The spending limit in US dollars, where the workflow has none.
+    /// The spending limit in US dollars, unless the workflow sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<f64>,
     /// What follows when no model or agent is available, where the workflow does not say.
     pub on_unavailable: Option<OnUnavailable>,
     /// After which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
-    /// Conversations continue in the stages that start first after a resume.
+    /// Whether the first stages after a resume continue their conversations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_threads: Option<bool>,
-    /// How long the run may be driven in all.
+    /// The maximum total time that the run is driven.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time: Option<Duration>,
-    /// How many runs with the same key are driven at the same time.
+    /// The limit on concurrent runs with the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,
     /// What confines scripts and agents.
@@ -109,7 +110,7 @@ pub struct RunSettings {
     /// Headers with secrets that no stage uses: those of a telemetry collector.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secret_headers: BTreeMap<String, String>,
-    /// The collector that the trace of the run is sent to.
+    /// The collector that receives the trace of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<TelemetrySettings>,
     /// Which files are kept.
@@ -118,7 +119,7 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// What they say where the graph of a workflow does not.
+    /// The defaults for attributes that the graph does not set.
     pub(crate) fn graph_defaults(&self) -> GraphDefaults {
         GraphDefaults {
             on_failure: self.on_failure,

@@ -1,5 +1,6 @@
-//! `[run.concurrency]`: a lock for runs with the same key, for jobs that start again before the last one has ended. Each
-//! run that is driven holds one of `limit` leases of the store, so that no lock is left when a driver is killed.
+//! Limits concurrent runs with the same key (`[run.concurrency]`), for jobs that start again before the
+//! last one ended. Each driven run holds one of `limit` leases of the store, so a killed driver leaves
+//! no stale lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use crate::control::cancel;
 use crate::lease::HeldLease;
 use crate::{RunError, render_goal};
 
-/// How often a run that waits looks again.
+/// How often a waiting run tries to acquire a slot.
 pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(500);
 
-/// The places of the runs with one key.
+/// The slots of the runs with one key.
 pub(crate) struct Slots {
     pub(crate) key: String,
     limit: u32,
@@ -24,7 +25,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// The places for a run with these settings; `None` where any number may be driven.
+    /// The slots for a run with these settings; `None` without a limit.
     pub(crate) fn of(
         settings: Option<&Concurrency>,
         workflow: &str,
@@ -38,7 +39,7 @@ impl Slots {
         Ok(Some(Self { key, limit: limit.unwrap_or(1), on_busy: *on_busy }))
     }
 
-    /// A free place; `None` when all are taken.
+    /// Acquires a free slot; `None` when all are taken.
     pub(crate) async fn take(
         &self,
         store: &Arc<dyn RunStore>,
@@ -53,11 +54,11 @@ impl Slots {
         Ok(None)
     }
 
-    /// A place for a new run, or what the settings say where there is none: `None` for a run that waits.
+    /// Acquires a slot for a new run, or applies `on_busy`. Returns `None` if the run has to wait.
     ///
     /// # Errors
     ///
-    /// [`RunError::Busy`] when the run is not to start.
+    /// [`RunError::Busy`] when `on_busy` says that the run must not start.
     pub(crate) async fn enter(
         &self,
         store: &Arc<dyn RunStore>,
@@ -71,7 +72,7 @@ impl Slots {
             OnBusy::Skip => Err(RunError::Busy { key: self.key.clone(), runs }),
             OnBusy::Cancel => {
                 if let Some(oldest) = runs.first() {
-                    let reason = format!("a newer run with the key `{}` starts", self.key);
+                    let reason = format!("superseded by a newer run with the key `{}`", self.key);
                     match cancel(&**store, *oldest, &reason, None).await {
                         // It has just ended.
                         Ok(_) | Err(RunError::Ended { .. }) => {}
@@ -83,7 +84,7 @@ impl Slots {
         }
     }
 
-    /// The runs that have the places, the oldest first.
+    /// The runs that hold the slots, oldest first.
     pub(crate) async fn holders(&self, store: &dyn RunStore) -> Result<Vec<RunId>, StoreError> {
         let mut owners = Vec::new();
         for slot in self.ids() {
@@ -99,7 +100,7 @@ impl Slots {
         Ok(holders)
     }
 
-    /// The leases, which are of no run.
+    /// The lease ids of the slots. They are not ids of runs.
     fn ids(&self) -> impl Iterator<Item = RunId> {
         let base = RunId::from_parts(0, 0);
         (0..self.limit).map(move |slot| base.derive(&format!("concurrency {slot} {}", self.key)))

@@ -69,7 +69,7 @@ pub async fn answer(
     let name = gate.filter(|_| text.is_none());
     let mut gate = match select_gate(open, run, name) {
         Err(error @ (RunError::NoOpenGate { .. } | RunError::NoSuchGate { .. })) => {
-            // Each run is listed after the one that it is part of.
+            // Each run is listed after its parent.
             let mut holding: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
             for member in store.family(run).await? {
                 let events = read_all(store, member).await?;
@@ -331,12 +331,12 @@ pub struct ForkPoint {
     pub stage: String,
 }
 
-/// What is different in a fork of a run.
+/// The changes that a fork applies to a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForkChanges {
-    /// Values of the context after the stage.
+    /// Context values to set after the stage.
     pub set: Map<String, Value>,
-    /// Inputs, over those of the run. Stages up to there have read the old ones.
+    /// Inputs that replace those of the run. Earlier stages have read the old ones.
     pub inputs: Map<String, Value>,
 }
 
@@ -344,8 +344,8 @@ pub struct ForkChanges {
 ///
 /// # Errors
 ///
-/// There is no such stage, the run is a sub-workflow, a value holds a secret, or one to set is an input; as for
-/// [`answer`] when the log that is copied does not end at `at`.
+/// There is no such stage, the run is a sub-workflow, a value contains a secret, or a context value has
+/// the name of an input; like [`answer`] when the copied log does not end at `at`.
 pub async fn fork(
     store: &dyn RunStore,
     from: RunId,
@@ -446,7 +446,7 @@ async fn find_checkpoint(
         .ok_or_else(|| RunError::NoCheckpoint { run, stage: stage.map(str::to_owned) })
 }
 
-/// Gives the copy of a log other inputs, and the goal that the workflow makes of them.
+/// Replaces inputs in a copied log, and renders the goal with them.
 fn change_inputs(
     store: &dyn RunStore,
     copied: &mut [Event],
@@ -458,7 +458,7 @@ fn change_inputs(
     };
     let created = Arc::make_mut(created);
     let bundle = Bundle::load(store, &created.bundle)?;
-    // A goal that was given to the run stays.
+    // Keeps a goal that was passed to the run.
     let is_own = bundle.goal(&created.inputs)?.is_some_and(|goal| goal == created.goal);
     created.inputs.extend(inputs.clone());
     if is_own && let Some(goal) = bundle.goal(&created.inputs)? {

@@ -108,7 +108,7 @@ pub enum RunError {
         /// How it ended.
         status: RunStatus,
     },
-    /// As many runs with the key as allowed are being driven, and the settings say that no other one starts.
+    /// The concurrency limit of the key is reached, and `on_busy` is `skip`.
     #[error("not started: {} with the key `{key}` {}", list(runs), if runs.len() == 1 { "is running" } else { "are running" })]
     Busy {
         /// The key.
@@ -132,7 +132,7 @@ pub enum RunError {
         /// The stage; `None` for the last one.
         stage: Option<String>,
     },
-    /// A value to set in the context has the name of an input, which the context does not have.
+    /// A context value to set has the name of an input; inputs are not part of the context.
     #[error("`{key}` is an input of the run, not a value of its context")]
     InputInContext {
         /// The name that was given.
@@ -152,14 +152,14 @@ pub enum RunError {
         /// The run.
         run: RunId,
     },
-    /// The gate was answered before, and takes no second answer.
-    #[error("gate {gate} was answered before: {answer}, by {by}")]
+    /// The gate was already answered, and accepts no second answer.
+    #[error("gate {gate} was already answered: {answer}, by {by}")]
     GateAnswered {
         /// The gate, as `NODE@VISIT`.
         gate: String,
         /// What was chosen, or the text.
         answer: String,
-        /// Who answered and how, or only how: `timeout`.
+        /// Who answered and by which channel, or only the channel: `timeout`.
         by: String,
     },
     /// The gate has timed out.
@@ -181,7 +181,7 @@ pub enum RunError {
     /// More than one open gate matches.
     #[error("several gates wait for an answer")]
     AmbiguousGate {
-        /// Those that match.
+        /// The matching gates.
         gates: Vec<NamedGate>,
     },
     /// The answer is none of the gate's options.
@@ -231,12 +231,12 @@ fn named_provider(provider: Option<&str>) -> String {
     provider.map_or_else(String::new, |name| format!(", and no provider `{name}`"))
 }
 
-/// An open gate, as messages name it: its name, its element and its question.
+/// An open gate as shown in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedGate {
     /// Its shortest name.
     pub name: String,
-    /// The element that it asks about.
+    /// The list element that it asks about.
     pub item: Option<String>,
     /// The question.
     pub question: String,

@@ -21,7 +21,7 @@ use crate::services::ServiceBuilder;
 pub struct Member {
     /// The run.
     pub run: RunId,
-    /// The stages that it is the sub-workflow of, as `[BRANCH/]NODE@VISIT`, outermost first; empty for the
+    /// The stages that contain it, as `[BRANCH/]NODE@VISIT`, outermost first; empty for the
     /// run itself.
     pub within: Within,
     /// Its log.
@@ -46,7 +46,7 @@ pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member
     Ok(members.filter_map(member).collect())
 }
 
-/// The stages that hold the run of a sub-workflow, as `[BRANCH/]NODE@VISIT`, outermost first.
+/// The stages that contain the run of a sub-workflow, as `[BRANCH/]NODE@VISIT`, outermost first.
 pub type Within = Vec<String>;
 
 /// For each state of a family, in its order, the stages that hold its run; none for `run` itself. `None` for a sub-workflow whose stage is not running.
@@ -72,7 +72,7 @@ pub fn holding_stages(run: RunId, states: &[&RunState]) -> Vec<Option<Within>> {
     found
 }
 
-/// The stages that a run of a sub-workflow is inside of; none for another run.
+/// The stages that contain the run of a sub-workflow; empty for a root run.
 pub(crate) fn holding_stages_of(events: &[Event], holding: &BTreeMap<RunId, Within>) -> Within {
     let Some(EventBody::RunCreated(created)) = events.first().map(|event| &event.entry.body) else {
         return Vec::new();

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::{NamedGate, RunError, Within, running_members};
 
-/// Whether a name means the stages that lead to a gate.
-type IsMeant<'a> = &'a dyn Fn(&[String]) -> bool;
+/// Whether a name matches the path of stages that ends in a gate.
+type StageMatcher<'a> = &'a dyn Fn(&[String]) -> bool;
 
 /// A gate that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,12 +31,12 @@ pub struct Gate {
     /// the run itself. [`open_gates`] reads one log only, and leaves it empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
-    /// The element of a list that it asks about; left out when there is none.
+    /// The list element that it asks about; omitted if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
     /// The question.
     pub question: String,
-    /// What is shown beside the question: the last output or answer before it, or as its attribute `show` says.
+    /// The texts displayed with the question: the last output or answer before it, or as set by `show`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub show: Vec<ShownText>,
     /// How it is asked.
@@ -77,7 +77,7 @@ impl Gate {
         Some(u64::try_from(left_ms).unwrap_or_default())
     }
 
-    /// `NODE@VISIT`, or `NODE[3]` in the branch of an element of a list.
+    /// `NODE@VISIT`, or `NODE[3]` in the branch of a list element.
     fn short_name(&self) -> String {
         match self.elements() {
             elements if elements.is_empty() => format!("{}@{}", self.node, self.visit),
@@ -85,20 +85,20 @@ impl Gate {
         }
     }
 
-    /// `NODE@VISIT`, after the stages that hold it, without branches: `sub@1/review@2`.
+    /// `NODE@VISIT` with the stages that contain it, without branches: `sub@1/review@2`.
     fn path(&self) -> String {
         let own = format!("{}@{}", self.node, self.visit);
         let holding = self.within.iter().map(|stage| BranchPath::split_stage(stage).1);
         holding.chain([own.as_str()]).collect::<Vec<_>>().join("/")
     }
 
-    /// The stages that hold it and its own, each as `[BRANCH/]NODE@VISIT`.
+    /// The stages that contain it, then its own, each as `[BRANCH/]NODE@VISIT`.
     fn stages(&self) -> Vec<String> {
         let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
         self.within.iter().cloned().chain([branch.stage(&self.node, self.visit)]).collect()
     }
 
-    /// The elements of lists that it is for, the outermost first, as `[3][0]`.
+    /// The indexes of its list elements, outermost first: `[3][0]`.
     fn elements(&self) -> String {
         elements(&self.stages())
     }
@@ -127,7 +127,7 @@ pub fn gate_names(gates: &[Gate]) -> Vec<String> {
         }
     }
     let elements: Vec<String> = gates.iter().map(Gate::elements).collect();
-    // `NODE[0]` also means `NODE[3][0]`, of a list in a list.
+    // `NODE[0]` also matches `NODE[3][0]`, of a nested list.
     let is_end = |at: usize, other: usize| {
         let is_same = gates[at].node == gates[other].node && !elements[at].is_empty();
         at != other && is_same && elements[other].ends_with(&elements[at])
@@ -143,8 +143,8 @@ pub fn gate_names(gates: &[Gate]) -> Vec<String> {
     (0..gates.len()).map(shortest).collect()
 }
 
-/// Whether a name means the last of these stages, each inside of the one before: the name of the stage alone, or behind
-/// those of stages that hold it. With `whole` all of these must be named.
+/// Whether a name matches the last of these nested stages: the name of the stage alone, or after the
+/// names of stages that contain it. With `whole`, all of them must be named.
 pub(crate) fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
     let Some((own, holding)) = stages.split_last() else { return false };
     let is_own = |name: &str| {
@@ -164,16 +164,16 @@ pub(crate) fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
     cuts.any(|(rest, name)| is_own(name) && is_named(holding, rest, whole))
 }
 
-/// The indexes of the gates that match a name: a path of `NODE` or `NODE@VISIT`, with elements of lists as in `NODE[3]`
-/// and with branches. A match of the whole path wins over one of its end, and that over one of a stage that holds the
-/// gates. A name from [`gate_names`] matches one gate.
+/// The indexes of the gates that match a name: a path of `NODE` or `NODE@VISIT`, optionally with list
+/// elements (`NODE[3]`) and branches. A match of the whole path takes precedence over a match of its
+/// end, and that over a match of a containing stage. A name from [`gate_names`] matches one gate.
 fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
     let name = name.trim();
     let stages: Vec<Vec<String>> = gates.iter().map(Gate::stages).collect();
     let found = |means: &dyn Fn(&[String]) -> bool| -> Vec<usize> {
         (0..gates.len()).filter(|at| means(&stages[*at])).collect()
     };
-    let ways: [IsMeant<'_>; 4] = [
+    let ways: [StageMatcher<'_>; 4] = [
         &|stages| stages.join("/") == name,
         &|stages| is_named(stages, name, true),
         &|stages| is_named(stages, name, false),
@@ -352,8 +352,8 @@ pub fn named_gates(gates: &[Gate]) -> Vec<NamedGate> {
     gate_names(gates).into_iter().zip(gates).map(of_gate).collect()
 }
 
-/// A gate that was answered before, and how: of this name, or without a name the last one. `events` are those of a run
-/// inside of these stages.
+/// The error for a gate that was already answered: the last one with this name, or the last of all
+/// without a name. `within` are the stages that contain the run of `events`.
 pub(crate) fn earlier_answer(
     events: &[Event],
     within: &[String],
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_of_elements_are_named_by_them() {
+    fn gate_names_include_list_elements() {
         let of = |branch: &str, path: &str| Gate { branch: Some(branch.into()), ..gate(path) };
         let inner = Gate { within: vec!["each@1/work[3]/sub@1".to_owned()], ..gate("review@1") };
         let gates = [

@@ -50,7 +50,7 @@ impl HeldLease {
         &self.lost
     }
 
-    /// The process that drives the run now.
+    /// The process that currently drives the run.
     pub(crate) async fn driver(&self) -> Result<Option<LeaseOwner>, StoreError> {
         self.store.driver(self.lease.run).await
     }

@@ -41,19 +41,19 @@ pub(crate) fn unknown_model(catalog: &Catalog, name: &str) -> Option<UnknownMode
     Some(UnknownModel { message, fix, near })
 }
 
-/// What is wrong with the name of a provider that is not there, and what to do.
+/// The message and the fix for an unknown provider.
 pub(crate) fn unknown_provider<'a>(
     name: &str,
     configured: impl Iterator<Item = &'a str>,
 ) -> (String, String) {
-    // What people call a provider by its company or by its models.
-    let usual = match name.to_ascii_lowercase().as_str() {
+    // Common names: the company or its models.
+    let alias = match name.to_ascii_lowercase().as_str() {
         "google" => Some("gemini"),
         "claude" => Some("anthropic"),
         "gpt" | "chatgpt" => Some("openai"),
         _ => None,
     };
-    let fix = match usual.or_else(|| nearest(name, configured.chain(ProviderKind::NAMES))) {
+    let fix = match alias.or_else(|| nearest(name, configured.chain(ProviderKind::NAMES))) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("correct the name, or add [providers.{name}] to the settings"),
     };
@@ -146,7 +146,7 @@ impl<'a> ModelNames<'a> {
         findings
     }
 
-    /// Providers that are neither known nor configured; a name is reported once.
+    /// Reports providers that are neither built in nor configured, each name once.
     fn check_providers(&self, workflow: &Workflow) -> Vec<Diagnostic> {
         let nodes = workflow.nodes().filter(|node| asks_provider(node));
         let named = nodes.filter_map(|node| node.attrs.get("provider"));
@@ -178,7 +178,7 @@ impl<'a> ModelNames<'a> {
             return None;
         }
         let UnknownModel { message, fix, near } = unknown_model(&self.catalog, name)?;
-        // A server may list it; what looks like a model of the catalog is more likely misspelled.
+        // A server may list it, unless it looks like a misspelled model of the catalog.
         if near.is_none() && self.may_know(provider.or(prefix)) {
             return None;
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn providers_that_are_not_there() {
+    fn reports_unknown_providers() {
         let local = "[providers.local]\nkind = 'openai-compatible'\nbase_url = 'http://h/v1'";
         insta::assert_snapshot!(unknown("provider=antropic", ""), @"there is no provider `antropic` (did you mean `anthropic`?)");
         insta::assert_snapshot!(unknown("provider=google", ""), @"there is no provider `google` (did you mean `gemini`?)");

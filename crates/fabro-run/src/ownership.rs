@@ -1,5 +1,5 @@
-//! Who owns what a driver leaves in a store. Root may drive a run in the store of another user, who has to read and
-//! write all of it later.
+//! File ownership in a store: root may drive a run in the store of another user, who must be able to
+//! read and write all files later.
 
 use std::ffi::CString;
 use std::io;
@@ -11,11 +11,12 @@ use rustix::fs::{
 };
 use rustix::process::geteuid;
 
-/// Gives everything that root made in the store to the owner of its directory. Does nothing for other users, and where
-/// root is the owner. No link is followed: the owner can change the tree meanwhile.
+/// Changes the owner (`chown`) of all files that root created in the store to the owner of its
+/// directory. Does nothing unless this process runs as root, or if root owns the store. Follows no
+/// symbolic links, since the owner may change the tree concurrently.
 ///
 /// # Errors
-/// A directory cannot be read, or a file cannot be given away.
+/// A directory cannot be read, or `chown` failed.
 pub(crate) fn give_to_store_owner(store: &Path) -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
@@ -23,14 +24,14 @@ pub(crate) fn give_to_store_owner(store: &Path) -> io::Result<()> {
     let dir = openat(CWD, store, DIRECTORY, Mode::empty())?;
     let about = fstat(&dir)?;
     let owner = (Uid::from_raw(about.st_uid), Gid::from_raw(about.st_gid));
-    if owner.0.is_root() { Ok(()) } else { give_below(dir.as_fd(), owner) }
+    if owner.0.is_root() { Ok(()) } else { chown_below(dir.as_fd(), owner) }
 }
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The recursion ends: no path is deeper than the system allows.
-fn give_below(dir: BorrowedFd<'_>, owner: (Uid, Gid)) -> io::Result<()> {
+/// The recursion depth is bounded by the maximum path depth of the file system.
+fn chown_below(dir: BorrowedFd<'_>, owner: (Uid, Gid)) -> io::Result<()> {
     let mut names: Vec<CString> = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
@@ -45,16 +46,16 @@ fn give_below(dir: BorrowedFd<'_>, owner: (Uid, Gid)) -> io::Result<()> {
             about => about?,
         };
         if Uid::from_raw(about.st_uid).is_root() {
-            let given =
+            let changed =
                 chownat(dir, &name, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW);
-            given.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })?;
+            changed.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })?;
         }
         if FileType::from_raw_mode(about.st_mode) == FileType::Directory {
             let below: OwnedFd = match openat(dir, &name, DIRECTORY, Mode::empty()) {
                 Err(error) if gone(&error) => continue,
                 below => below?,
             };
-            give_below(below.as_fd(), owner)?;
+            chown_below(below.as_fd(), owner)?;
         }
     }
     Ok(())
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_root_made_is_the_owners() {
+    fn changes_the_owner_of_files_created_by_root() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         let store = dir.path().join("state");
@@ -76,7 +77,7 @@ mod tests {
         fs::write(store.join("runs/a/stages/status.json"), "{}").unwrap();
         fs::write(outside.path().join("file"), "").unwrap();
         symlink(outside.path(), store.join("runs/a/link")).unwrap();
-        // Only root may give files away.
+        // Only root may change owners.
         if chown(&store, Some(4321), Some(4322)).is_err() {
             return;
         }

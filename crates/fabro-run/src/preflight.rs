@@ -277,7 +277,7 @@ struct Preflight<'a> {
     catalog: Catalog,
     path: Vec<PathBuf>,
     work_dir: &'a Path,
-    /// What servers with models of their own list.
+    /// The models that servers list.
     servers: ServerModels,
 }
 
@@ -509,7 +509,8 @@ impl<'a> Preflight<'a> {
         Some(Missing { attribute: "model", message: error.message, fix, consequence })
     }
 
-    /// A model that nothing knows, of a server that does not list it: another model may answer in its name.
+    /// Reports an unknown model that its server does not list: the server may answer with another
+    /// model.
     fn unlisted_model(&self, request: &Request, provider: &str, model: &str) -> Option<Missing> {
         let listed = self.servers.listed.get(provider)?;
         let UnknownModel { near, .. } = unknown_model(&self.catalog, model)?;
@@ -525,7 +526,7 @@ impl<'a> Preflight<'a> {
         let (message, fix) = match listed {
             Err(why) => (
                 format!(
-                    "nothing knows the model `{model}`, and `{provider}` does not list its models: {why}"
+                    "neither the catalog nor the settings name the model `{model}`, and `{provider}` does not list its models: {why}"
                 ),
                 described(),
             ),
@@ -544,7 +545,7 @@ impl<'a> Preflight<'a> {
                 };
                 (
                     format!(
-                        "`{provider}` does not list the model `{model}`, and nothing else knows it"
+                        "`{provider}` does not list the model `{model}`, and neither the catalog nor the settings name it"
                     ),
                     fix,
                 )

@@ -58,13 +58,13 @@ async fn worktrees(store: &SqliteStore, run: RunId) -> Option<Result<LinkedWorkt
     Some(LinkedWorktrees::below(&dir, &dir.join(WORKTREE), repository).await)
 }
 
-/// Removes the git worktrees and the branches of a run that has ended, when its branch is merged or when what it
-/// changed `is_discarded`; the run stays. `None` when nothing is to be removed; with `is_dry` nothing is, either. The
-/// result is the branch of the run.
+/// Removes the git worktrees and branches of an ended run, if its branch is merged or `is_discarded`
+/// allows losing its changes. The run itself stays. Returns the branch of the run, or `None` when there
+/// is nothing to remove. With `is_dry`, nothing is removed.
 ///
 /// # Errors
 ///
-/// The run is being driven, or is not known; git failed, or a worktree cannot be removed.
+/// The run is being driven or unknown, git failed, or a worktree cannot be removed.
 pub async fn remove_branch(
     store: &SqliteStore,
     run: RunId,
@@ -83,7 +83,7 @@ pub async fn remove_branch(
     if !is_unneeded {
         return Ok(None);
     }
-    // Changes that somebody made there after the run are nowhere else.
+    // Uncommitted changes in the worktree exist nowhere else.
     let worktree = dir.join(WORKTREE);
     if worktree.exists() {
         let found = Repository::find(&worktree).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Retries of runs that have ended: what failed runs again, in the run and in its sub-workflows.
+//! Retries of ended runs: failed stages run again, in the run and in its sub-workflows.
 
 use fabro_engine::{Phase, RunState, checkpoint, read_all, retry_plan};
 use fabro_handlers::sub_workflow_id;
@@ -11,11 +11,12 @@ use crate::lease::with_lease;
 use crate::run_services::now_ms;
 use crate::{RunError, SetupError};
 
-/// Opens a run again that ended failed or partially succeeded, at what failed in it: failed stages, failed elements of
-/// lists, failed and canceled branches, in sub-workflows too. Driving it runs these again, and what follows them.
+/// Reopens a run that ended failed or partially succeeded at its failed stages, failed list elements,
+/// and failed or canceled branches, including those of sub-workflows. Driving it runs these again, and
+/// what follows them.
 ///
-/// Returns the stages that run again first, by their full names; none for a run that has not ended, which can be
-/// resumed as it is.
+/// Returns the full names of the stages that run again first; empty for a run that has not ended, which
+/// can be resumed without a retry.
 ///
 /// # Errors
 ///
@@ -39,7 +40,7 @@ pub async fn retry(
     .await
 }
 
-/// Sub-workflows come first: a retry that is killed in between is repeated.
+/// Retries sub-workflows first, so that a retry that is killed halfway can be repeated.
 async fn retry_member(
     store: &dyn RunStore,
     lease: Lease,
@@ -60,8 +61,8 @@ async fn retry_member(
         if !is_root {
             return Ok(Vec::new());
         }
-        let message = format!("run {run} ended {status}, without a failed stage to run again");
-        let remedy = "rewind it to the stage to continue after";
+        let message = format!("run {run} ended {status} and has no failed stage to retry");
+        let remedy = "rewind it to the stage that it should continue after";
         return Err(SetupError::new(message, remedy).into());
     };
     let last = events.last().map_or(0, |event| event.seq);

@@ -74,7 +74,7 @@ pub enum DriveResult {
 pub struct Run {
     store: Arc<dyn RunStore>,
     lease: HeldLease,
-    /// Its place among the runs with the same key.
+    /// Its concurrency slot.
     slot: Option<HeldLease>,
     run_dir: PathBuf,
     plan: Arc<Plan>,
@@ -390,7 +390,7 @@ impl Run {
     pub async fn detach(mut self, mut driver: Command) -> Result<RunId, RunError> {
         let id = self.id();
         self.lease.release().await?;
-        // The driver takes a place itself.
+        // The driver acquires its own slot.
         if let Some(mut slot) = self.slot {
             slot.release().await?;
         }

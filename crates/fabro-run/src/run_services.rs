@@ -16,8 +16,8 @@ pub fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The name of the user of the operating system that this process runs as: by `/etc/passwd`, else as `LOGNAME` or
-/// `USER` say, else `uid N`.
+/// The name of the operating system user of this process: from `/etc/passwd`, else from `LOGNAME` or
+/// `USER`, else `uid N`.
 pub fn os_user() -> String {
     let uid = getuid().as_raw();
     let listed = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -28,7 +28,7 @@ pub fn os_user() -> String {
         .unwrap_or_else(|| format!("uid {uid}"))
 }
 
-/// The name of a user in the text of a file like `/etc/passwd`.
+/// The name of the user with this id in the text of `/etc/passwd`.
 fn user_name(passwd: &str, uid: u32) -> Option<String> {
     let user = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -67,7 +67,7 @@ pub struct RunServices {
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// Answers gates that have no prepared answer.
     pub interviewer: Arc<dyn Interviewer>,
-    /// Who answers at the interviewer, as it is recorded: [`os_user`].
+    /// The recorded name of the person who answers the interviewer: [`os_user`] by default.
     pub user: String,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_have_the_name_of_their_number() {
+    fn finds_user_names_by_uid() {
         let passwd =
             "root:x:0:0:root:/root:/bin/sh\n\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
         assert_eq!(user_name(passwd, 1000).as_deref(), Some("ann"));

@@ -81,7 +81,7 @@ pub fn check_sandbox(
     found
 }
 
-/// Says, once, that an agent can read the keys of this machine: its commands run beside those of the user.
+/// Warns once that an agent without a sandbox can read the API keys of this machine.
 fn keys_in_reach(
     plan: &Plan,
     reached: &[NodeIx],
@@ -97,7 +97,7 @@ fn keys_in_reach(
     let agent = plan.workflow().node(*reached.iter().find(is_full)?);
     let span = agent.attrs.get("permissions").map_or(agent.span, |attr| attr.span);
     let message = format!(
-        "`{}` has full permissions and no sandbox: its commands can read the keys in the environment of a script (`{}`) that runs beside it or left a server, and every file of yours",
+        "`{}` has full permissions and no sandbox: its commands can read all your files, and the keys in the environment of a script (`{}`) that runs concurrently or left a server running",
         agent.id, script.id
     );
     let fix = "set `run.sandbox.provider = \"bwrap\"` or \"docker\", or trust what the agent reads";

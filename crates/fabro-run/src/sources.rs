@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_a_workflow_lose_their_byte_order_mark_and_are_found_by_either_spelling() {
+    fn strips_byte_order_marks_and_finds_files_in_either_unicode_normalization() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("re\u{301}sume\u{301}.md"), "\u{feff}Plan.\n").unwrap();
         let sources = FileSources::new(dir.path().to_owned(), None);

@@ -188,7 +188,7 @@ impl RunSpec {
         let file = &target.workflow_file;
         let mut workflow = LoadedWorkflow::read(file, cwd, home.map(Path::to_owned), &inputs)?;
         if config.and_then(|config| config.on_failure).or(settings.on_failure).is_some() {
-            // The settings say what follows.
+            // The settings set the failure policy.
             workflow.warnings.retain(|finding| finding.rule != "unhandled-failure");
         }
         let goal = match (&overrides.goal, &target.run_file) {

@@ -192,7 +192,7 @@ impl Handler for CommitsStages {
     }
 }
 
-/// The stage in the subject of its commit: its element of a list and its visit, where others have the same node.
+/// The stage in its commit subject: the node, with list element and visit if needed.
 fn subject(stage: &Stage) -> String {
     let elements = BranchPath::new(stage.branch.as_deref().unwrap_or_default()).elements();
     let visit = match stage.at.visit {

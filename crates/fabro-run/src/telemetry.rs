@@ -39,7 +39,7 @@ pub async fn run_trace(
     Ok(fabro_telemetry::trace(store.root(run).await?, &logs, &contents))
 }
 
-/// The collector that the settings named when the run was created; `None` without one.
+/// The collector configured when the run was created; `None` without one.
 ///
 /// # Errors
 ///

@@ -275,7 +275,7 @@ async fn what_handles_that_a_stage_cannot_be_asked() {
     let line = "graph [retry_target=t, max_node_visits=2]; t [shape=parallelogram, script=true]; t -> exit\n\
         start -> a; a [prompt=x]; a -> exit [condition=\"outcome=success\"]";
     insta::assert_snapshot!(missing(none(), line).await, @r#"
-    the model script has a list for `z`, which is no stage that asks a model: no stage takes its turns
+    the model script has a list for `z`, which is not a stage that asks a model: no stage uses its turns
     `a`: the model script has no turns for it (add a list for "a" to the script, or one for "*")
     "#);
     let child = |attrs: &str| {
@@ -284,7 +284,7 @@ async fn what_handles_that_a_stage_cannot_be_asked() {
         )
     };
     insta::assert_snapshot!(missing(none(), &child(", on_unavailable=fail")).await, @r#"
-    the model script has a list for `z`, which is no stage that asks a model: no stage takes its turns
+    the model script has a list for `z`, which is not a stage that asks a model: no stage uses its turns
     `m`: demo: `q`: the model script has no turns for it (add a list for "q" to the script, or one for "*")
     "#);
     let provider = |name: &str| ProviderSettings {

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::{ContextPatch, Status};
 
-/// Whether a text can be the id of a node: letters, digits, `_`, `-` and `.`, which does not come first. Such a text is also
-/// a file name.
+/// Whether a text is a valid node id: letters, digits, `_`, `-` and `.`, but no leading `.`. A node id is
+/// also a safe file name.
 pub fn is_node_id(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_part)
@@ -41,7 +41,7 @@ impl<'a> BranchPath<'a> {
         self.0
     }
 
-    /// Whether all parts are names of branches, as a workflow makes them: a log that someone has forged may have others.
+    /// Whether all parts are valid branch names. A forged log may contain others.
     pub fn is_valid(self) -> bool {
         let is_name = |part: &str| {
             let name = part.trim_end_matches(|c: char| c.is_ascii_digit() || "@#[]".contains(c));
@@ -118,8 +118,9 @@ impl<'a> BranchPath<'a> {
         format!("{self}{slash}{node}@{visit}")
     }
 
-    /// The names of a stage on this line that people may write, the most specific first: with the branch, or the last parts
-    /// of it; with the elements of lists, or the last of them; alone; each with the visit and without.
+    /// The names that users may write for a stage on this line, most specific first: with the branch or
+    /// its last parts, with the list elements or the last of them, and alone; each with and without
+    /// the visit.
     ///
     /// ```
     /// use fabro_types::BranchPath;

@@ -1,27 +1,28 @@
-//! The files of a project that later runs obey: settings, hooks, workflows, skills, instructions for agents.
+//! Control files: the files of a project that affect later runs, such as settings, hooks, workflows,
+//! skills and agent instructions.
 //!
-//! This is the only list of their names. What reads such a file takes its name from here, so what an agent may not
-//! write is what is read.
+//! This is the only list of their names. Code that reads a control file takes its name from here, so the
+//! files that agents may not write are exactly those that are read.
 
 /// The directory of a project's settings and workflows, and of its store.
 pub const FABRO_DIR: &str = ".fabro";
 
-/// The settings of a project; the strongest first. The last two are names of upstream.
+/// The settings of a project, highest precedence first. The last two names come from upstream.
 pub const SETTINGS_FILES: [&str; 3] = [".fabro/config.toml", ".fabro/project.toml", "fabro.toml"];
 
-/// The settings of a user and their logins, in their configuration directory.
+/// The settings and logins of a user, below the home directory.
 pub const USER_DIR: &str = ".config/fabro";
 
-/// Files with the settings of a run, found by their name beside a workflow.
+/// Files with the settings of a run, next to a workflow.
 pub const RUN_FILES: [&str; 2] = ["workflow.toml", "run.toml"];
 
 /// The workflow of a directory.
 pub const WORKFLOW_FILE: &str = "workflow.fabro";
 
-/// The extension of workflows that are found by their name.
+/// The extension of workflow files that Fabro discovers.
 pub const WORKFLOW_EXTENSION: &str = "fabro";
 
-/// Extensions of workflows that people name by their path. Graphviz has them too.
+/// Extensions of workflow files that are passed by path. Graphviz uses them too.
 pub const GRAPH_EXTENSIONS: [&str; 2] = ["dot", "gv"];
 
 /// Instructions for agents, in each directory of a project.
@@ -31,29 +32,30 @@ pub const DOCUMENTS: [&str; 4] =
 /// Directories with skills.
 pub const SKILL_DIRS: [&str; 2] = [".fabro/skills", ".claude/skills"];
 
-/// The text of a skill, in a directory of its own.
+/// The file of a skill, in its own directory.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// Settings, hooks and servers of the programs that run as agents.
+/// Settings, hooks and MCP servers of the agent programs.
 pub const AGENT_SETTINGS: [&str; 4] = [".claude", ".codex", ".gemini", ".mcp.json"];
 
-/// What git obeys: hooks and settings. The second one is the first on file systems with short names.
+/// Git's hooks and settings. The second name is the short (8.3) name of the first.
 pub const GIT_DIRS: [&str; 2] = [".git", "git~1"];
 
-/// Who obeys a file.
+/// Which program a control file affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlFile {
     /// Git.
     Git,
-    /// Fabro, or a program that it starts as an agent: the name is enough.
+    /// Fabro, or an agent program that it starts: the name is enough.
     Found,
-    /// Fabro, if the file is a workflow: another program's file may have the name.
+    /// Fabro, if the file is a workflow: files of other programs may have the same extension.
     Graph,
 }
 
 impl ControlFile {
-    /// Who obeys the file or directory with this path, or one that contains it. Names are compared as by file systems that
-    /// ignore case, characters without a width (HFS+), and dots and spaces at the end (NTFS).
+    /// Classifies a path: the file or directory itself, or one that contains it. Ignores what file
+    /// systems ignore in names: case, zero-width characters (HFS+), and trailing dots and spaces
+    /// (NTFS).
     pub fn of<'p>(path: impl IntoIterator<Item = &'p str>) -> Option<Self> {
         let names: Vec<String> = path.into_iter().map(plain_name).collect();
         let has = |entry: &&str| {
@@ -72,11 +74,11 @@ impl ControlFile {
         if is_found { Some(Self::Found) } else { is_graph().then_some(Self::Graph) }
     }
 
-    /// How many names at the end of a path decide, if none of those before it does.
+    /// The largest number of path components in a control file name.
     pub const LONGEST: usize = 2;
 }
 
-/// All names of files that Fabro finds.
+/// The names of all files that Fabro discovers.
 fn found_names() -> impl Iterator<Item = &'static str> {
     let single = [FABRO_DIR, USER_DIR, WORKFLOW_FILE, SKILL_FILE];
     let lists = [&SETTINGS_FILES[..], &RUN_FILES, &DOCUMENTS, &SKILL_DIRS, &AGENT_SETTINGS];
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_known_at_every_level_and_in_any_case() {
+    fn control_files_match_at_any_depth_and_in_any_case() {
         for name in found_names() {
             assert!(name.split('/').count() <= ControlFile::LONGEST, "{name}");
             for path in [name.to_owned(), format!("a/b/{name}"), name.to_uppercase()] {
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_as_file_systems_do() {
+    fn names_are_normalized_like_file_systems_do() {
         check("vendor/.GIT/hooks/pre-push", Some(ControlFile::Git));
         check(".git\u{200d}/config", Some(ControlFile::Git));
         check("fabro.toml. ", Some(ControlFile::Found));
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_not() {
+    fn other_files_are_not_control_files() {
         for path in
             ["src/main.rs", ".gitignore", ".github/x.yml", ".config/other.toml", "agents.rs"]
         {

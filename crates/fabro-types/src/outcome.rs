@@ -85,25 +85,25 @@ pub struct Failure {
     pub damage: bool,
 }
 
-/// What follows a failure of a stage (`on_failure`).
+/// The failure policy of a stage (`on_failure`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum OnFailure {
-    /// When nothing handles it, the run ends with it.
+    /// An unhandled failure ends the run.
     Stop,
-    /// Plain edges are not taken; without another edge the run ends with it.
+    /// The failure takes no plain edge; without another edge it ends the run.
     Exit,
-    /// Plain edges are taken, and the failure stays unhandled.
+    /// The failure may take a plain edge, but stays unhandled.
     Route,
-    /// Where no edge is for it, the stage becomes succeeded.
+    /// Without an edge for the failure, the stage succeeds instead.
     Succeed,
-    /// It does not matter: plain edges are taken, and the run may succeed.
+    /// The failure is ignored: it may take a plain edge, and the run may succeed.
     Continue,
 }
 
 impl OnFailure {
-    /// Whether the run may succeed in spite of the failure.
+    /// Whether the run may succeed despite the failure.
     pub fn allows_success(self) -> bool {
         matches!(self, Self::Succeed | Self::Continue)
     }
@@ -159,7 +159,7 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.class {
-            // The usual class: it says nothing about an exit code or a stated failure.
+            // The default class of exit codes and stated failures adds no information.
             FailureClass::Deterministic => write!(f, "{}", self.text()),
             class => write!(f, "{} ({class})", self.text()),
         }

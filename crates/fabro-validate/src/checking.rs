@@ -82,7 +82,7 @@ impl<'a> Checking<'a> {
         self.specs.edges[edge.index()].condition.as_ref().map(|condition| &*condition.parsed)
     }
 
-    /// Whether the node is an exit that does not say how the run ends there.
+    /// Whether the node is an exit without a `status`.
     pub(crate) fn is_plain_exit(&self, node: NodeIx) -> bool {
         self.specs.nodes[node.index()].exit().is_some_and(|exit| exit.status.is_none())
     }
@@ -92,7 +92,7 @@ impl<'a> Checking<'a> {
         self.specs.nodes[node.index()].manager()?.stop_condition.as_deref()
     }
 
-    /// What a node is compiled to.
+    /// The compiled node.
     pub(crate) fn spec(&self, node: NodeIx) -> &'a NodeSpec {
         &self.specs.nodes[node.index()]
     }
@@ -189,7 +189,7 @@ pub(crate) fn inputs(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
     keyed(node).filter(move |attr| is_manager && schema::input_name(&attr.name).is_some())
 }
 
-/// Why an exit ends the run.
+/// The `reason` of an exit.
 fn reason(node: &Node) -> Option<&Attr> {
     node.attrs.get("reason").filter(|_| node.kind == NodeKind::Exit)
 }

@@ -416,9 +416,9 @@ fn imported_nodes_are_checked_as_a_part_of_the_workflow() {
     let shown: Vec<String> =
         checked.findings.iter().map(|finding| support::show(main, finding)).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
-    1:25 warning: a failure of `b.check` leads straight to `exit`, which handles nothing: the run ends partially_succeeded
+    1:25 warning: a failure of `b.check` goes directly to `exit`, so nothing handles it and the run ends partially_succeeded
       at: b -> exit
-      fix: say how the run ends there: exit [status=failed, reason="…"], with an exit of its own for success; or lead the failure to a stage that deals with it
+      fix: set the status of the run there: exit [status=failed, reason="…"], with a separate exit for success; or route the failure to a stage that handles it
     1:46 warning: lib/part.fabro:4:9: nothing limits how often the loop from `a.ask` through `a.check` asks a model
       at: "lib/part.fabro"
       fix: add a.ask [max_visits=5], or max_cost=5.0 (US dollars) to the graph

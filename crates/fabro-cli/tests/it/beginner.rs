@@ -57,7 +57,7 @@ fn mistakes_in_names_and_places() {
     // Script and prompt.
     insta::assert_snapshot!(findings(&with("a [script=make, prompt=x]")), @r#"
     warning[unhandled-failure] 2:12 when `a` fails, the run continues and ends partially_succeeded (add an edge for it: a -> … [condition="outcome=failed"]; or on_failure="stop" or "continue" for the node or the graph)
-    error[script-and-prompt] 3:19 `a` has both `script` and `prompt`: a command runs a script, an agent is asked a prompt (remove one of them, or make two nodes)
+    error[script-and-prompt] 3:19 `a` has both `script` and `prompt`: a command runs a script, an agent gets a prompt (remove one of them, or make two nodes)
     "#);
     // Undefined retry target.
     insta::assert_snapshot!(findings(&with("a [script=make, retry_target=strat]")), @r#"
@@ -133,7 +133,7 @@ fn mistakes_in_values() {
     "#);
     // Wrong status word.
     insta::assert_snapshot!(findings(&with("a [script=make]\n  a -> a [condition=\"outcome=sucess\", label=again]")), @r#"
-    warning[failure-to-exit] 2:12 a failure of `a` leads straight to `exit`, which handles nothing: the run ends partially_succeeded (say how the run ends there: exit [status=failed, reason="…"], with an exit of its own for success; or lead the failure to a stage that deals with it)
+    warning[failure-to-exit] 2:12 a failure of `a` goes directly to `exit`, so nothing handles it and the run ends partially_succeeded (set the status of the run there: exit [status=failed, reason="…"], with a separate exit for success; or route the failure to a stage that handles it)
     warning[unknown-outcome] 4:22 `a` never ends as `sucess`, only with a status (did you mean `success`?)
     "#);
     // Another operator.
@@ -177,7 +177,7 @@ fn mistakes_in_structure() {
     // Manager of its own graph.
     insta::assert_snapshot!(findings(&with("a [shape=house, manager.actions=\"observe,steer\"]")), @r#"
     warning[unhandled-failure] 2:12 when `a` fails, the run continues and ends partially_succeeded (add an edge for it: a -> … [condition="outcome=failed"]; or on_failure="stop" or "continue" for the node or the graph)
-    error[missing-workflow] 3:19 `a` manages nodes of its own graph by `manager.actions`, a dialect that Fabro does not run: here a stack.manager_loop node runs a sub-workflow (put those nodes into a workflow of their own and name it with stack.child_workflow, or lead edges through them)
+    error[missing-workflow] 3:19 `a` manages nodes of its own graph with `manager.actions`, which Fabro does not support: a stack.manager_loop node runs a sub-workflow (move those nodes to a separate workflow and name it with stack.child_workflow, or route edges through them)
     warning[misspelled-attribute] 3:19 `manager.actions` is not an attribute of nodes (remove it: a sub-workflow starts with its stage, and ends by itself or by `manager.stop_condition`)
     "#);
 }

@@ -154,7 +154,7 @@ fn answers_that_do_not_count_are_refused_with_the_reason() {
     assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "ask", "n"]), @r#"
     exit 2
     ── stderr
-    error: gate ask@1 was answered before: "make it shorter", by [USER] (cli)
+    error: gate ask@1 was already answered: "make it shorter", by [USER] (cli)
       help: an answer counts once; `fabro rewind` takes the run back before it
     "#);
     assert_snapshot!(project.run(&["explain", "latest", "ask"]), @r#"
@@ -177,7 +177,7 @@ fn answers_to_gates_that_there_are_not_are_named() {
         Project::with(&[("w.fabro", source), ("answers.json", r#"{"ask": ["Y"], "aks": ["Y"]}"#)]);
     let told = project.run(&["run", "w.fabro", "--answers", "answers.json"]);
     let warning =
-        "warning: the answers have a list for `aks`, which is no gate: the gates are `ask`\n";
+        "warning: the answers have a list for `aks`, which is not a gate: the gates are `ask`\n";
     assert!(told.starts_with("exit 0") && told.contains(warning), "{told}");
 }
 

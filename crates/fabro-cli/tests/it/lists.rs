@@ -238,7 +238,7 @@ fn a_list_of_a_model_script_that_no_stage_takes_is_a_warning() {
     let warnings: Vec<_> = shown.lines().filter(|line| line.contains("has a list for")).collect();
     assert_snapshot!(warnings.join("\n"), @r"
     warning: the model script has a list for `sum[0]`, but `sum` is not on the path of a list (`for_each`)
-    warning: the model script has a list for `wrok`, which is no stage that asks a model: did you mean `work`?
+    warning: the model script has a list for `wrok`, which is not a stage that asks a model: did you mean `work`?
     ");
     assert_eq!(outputs(&project, "latest"), r#"["x","y"]"#);
 }
@@ -251,7 +251,7 @@ fn a_list_that_is_broken_json_fails_with_the_place() {
         work [shape=parallelogram, script="echo {{ context.item }}"]; join [shape=tripleoctagon] }"#;
     let project = Project::with(&[("flow.fabro", flow)]);
     let shown = project.run(&["run", "flow.fabro"]);
-    let place = "holds JSON that does not parse at line 1, column 2 (expected value)";
+    let place = "holds invalid JSON at line 1, column 2 (expected value)";
     assert!(shown.starts_with("exit 1") && shown.contains(place), "{shown}");
 }
 

@@ -169,7 +169,7 @@ async fn a_provider_that_is_nearly_named() {
     let project = project(&server, "", PROMPT);
     let run = project.run(&["run", "w.fabro", "--model", "lokal/tiny"]);
     assert!(run.starts_with("exit 2"), "{run}");
-    let refused = "`local` does not list the model `lokal/tiny`, and nothing else knows it";
+    let refused = "`local` does not list the model `lokal/tiny`, and neither the catalog nor";
     assert!(run.contains(refused) && run.contains("did you mean `local/tiny`?"), "{run}");
     let other = project.run(&["run", "w.fabro", "--model", "qwen/tiny"]);
     assert!(other.starts_with("exit 2") && other.contains("the server lists: tiny"), "{other}");
@@ -185,7 +185,7 @@ async fn a_model_that_nothing_knows_is_refused_before_the_first_stage() {
     let run = refused.run(&["run", "w.fabro"]);
     assert!(run.starts_with("exit 2"), "{run}");
     let message =
-        "`a`: `local` does not list the model `claude-sonet-4-5`, and nothing else knows it";
+        "`a`: `local` does not list the model `claude-sonet-4-5`, and neither the catalog nor";
     assert!(run.contains(message), "{run}");
     assert!(run.contains("did you mean `claude-sonnet-4-5`? the server lists: tiny"), "{run}");
     let checked = refused.run(&["validate", "w.fabro"]);

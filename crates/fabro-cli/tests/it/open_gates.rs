@@ -135,7 +135,7 @@ fn a_gate_of_an_element_is_named_by_it() {
     assert_snapshot!(project.run(&["answer", "latest", "escalate[0]", "n"]), @r"
     exit 2
     ── stderr
-    error: gate escalate[0]@1 was answered before: [Y] Yes, by [USER] (cli)
+    error: gate escalate[0]@1 was already answered: [Y] Yes, by [USER] (cli)
       help: an answer counts once; `fabro rewind` takes the run back before it
     ");
     assert_eq!(project.exit(&["inspect", "latest", "escalate[1]"]), 0);

@@ -82,7 +82,7 @@ fn a_gate_is_answered_later() {
     assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "y"]), @r"
     exit 2
     ── stderr
-    error: gate review@1 was answered before: [Y] Yes, by [USER] (cli)
+    error: gate review@1 was already answered: [Y] Yes, by [USER] (cli)
       help: an answer counts once; `fabro rewind` takes the run back before it
     ");
     let report = project.json(&["inspect", "latest", "--json"]);
@@ -444,7 +444,7 @@ fn answers_that_were_given_before_are_not_taken_for_new_ones() {
     };
     assert_eq!(shown(&["resume", "latest"]), "");
     assert_eq!(shown(&["resume", "latest", "--answers", "first.json"]), "");
-    assert_snapshot!(shown(&["resume", "latest", "--answers", "rest.json"]), @"warning: `a`: 1 answer was given before, the file has 1: list them from the run's beginning");
+    assert_snapshot!(shown(&["resume", "latest", "--answers", "rest.json"]), @"warning: `a`: 1 answer was already given, but the file has 1: list all answers from the start of the run");
     assert_eq!(shown(&["resume", "latest", "--answers", "all.json"]), "");
 }
 

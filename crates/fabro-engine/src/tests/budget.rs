@@ -1,4 +1,4 @@
-//! Spending limits of stages that run at the same time.
+//! Spending limits of concurrent stages.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use serde_json::json;
 
 use super::*;
 
-/// Every stage asks for turns of this price until it may not, at most `turns`; programs take a reservation.
+/// Every stage requests turns at this price while the budget allows it, at most `turns`. Programs
+/// take a reservation.
 struct Spender {
     cost_usd: f64,
     tokens: u64,
     turns: u32,
-    /// What each run of a program spends at most; `None` for stages that ask turn by turn.
+    /// The most that each program run spends; `None` for stages that check the budget turn by turn.
     program: Option<f64>,
     shares: Mutex<Vec<String>>,
 }
@@ -77,7 +78,7 @@ impl Handler for Spender {
     }
 }
 
-/// This many agents at the same time.
+/// A workflow with `count` concurrent agents.
 fn agents(count: usize, limit: &str) -> Bench {
     let nodes: String = (0..count)
         .map(|n| format!("a{n}[prompt=x] fork -> a{n} -> join;"))
@@ -96,12 +97,12 @@ fn drive_with(bench: &Bench, spender: &Arc<Spender>, first: Input) -> RunEnd {
 }
 
 #[test]
-fn stages_at_the_same_time_spend_the_limit_and_a_turn_each() {
+fn concurrent_stages_exceed_the_limit_by_at_most_one_turn_each() {
     let bench = agents(10, "max_cost=0.10");
     let spender = Arc::new(Spender::turns(0.03, 0));
     let paused = RunEnd::Paused(PauseReason::Budget);
     assert_eq!(drive_with(&bench, &spender, Input::Start), paused);
-    // All have begun their first turn before any has ended.
+    // All start their first turn before any turn ends.
     let spent = bench.state().usage_so_far().cost_usd;
     assert!((0.3 - spent).abs() < 1e-9, "{spent}");
     // A resume without a higher limit spends nothing.
@@ -114,7 +115,7 @@ fn stages_at_the_same_time_spend_the_limit_and_a_turn_each() {
 }
 
 #[test]
-fn tokens_of_stages_at_the_same_time_are_summed_up() {
+fn tokens_of_concurrent_stages_are_summed() {
     let bench = agents(10, "max_tokens_total=400");
     let spender = Arc::new(Spender::turns(0.0, 110));
     assert_eq!(drive_with(&bench, &spender, Input::Start), RunEnd::Paused(PauseReason::Budget));
@@ -122,7 +123,7 @@ fn tokens_of_stages_at_the_same_time_are_summed_up() {
 }
 
 #[test]
-fn programs_share_what_is_left() {
+fn programs_share_the_remaining_budget() {
     let bench = agents(6, "max_cost=1.0");
     let spender = Arc::new(Spender { program: Some(0.9), ..Spender::turns(0.0, 0) });
     assert_eq!(drive_with(&bench, &spender, Input::Start), RunEnd::Paused(PauseReason::Budget));
@@ -131,9 +132,9 @@ fn programs_share_what_is_left() {
     insta::assert_snapshot!(spender.shares.lock().unwrap().join(", "), @"a0 0.167, a1 0.167, a2 0.167, a3 0.167, a4 0.167, a5 0.167");
 }
 
-/// A program that needs more than its share gets what others have left.
+/// A program that needs more than its share gets what other programs release.
 #[test]
-fn what_a_program_leaves_is_for_the_others() {
+fn unused_reservations_go_to_other_programs() {
     let source = "digraph { graph [max_cost=1.0]; start -> fork; fork [shape=component];
         a [prompt=x] b [prompt=x] fork -> a -> join; fork -> b -> c -> join; c [prompt=x]
         join [shape=tripleoctagon] join -> exit }";
@@ -150,7 +151,7 @@ fn what_a_program_leaves_is_for_the_others() {
     insta::assert_snapshot!(spender.0.shares.lock().unwrap().join(", "), @"a0 0.250, a1 0.250, a1 0.150");
 }
 
-/// `a0` needs little, the others as much as the program.
+/// `a0` needs 0.1, the others 0.3.
 struct Mixed(Spender);
 
 #[async_trait]

@@ -1,11 +1,12 @@
-//! Small workflows in which something fails: none of the first list ends green, all of the second do.
+//! The results of small workflows with failures: the first list must not succeed, the second must.
 
 use fabro_types::{RunStatus, Status};
 
 use super::*;
 
-/// What the nodes answer, as text: `a: 1 ok; v: late` fails `a` once with exit code 1, then it succeeds; `v` reaches a
-/// timeout. `=x` prefers the label `x`, `!x` fails and prefers it, `+k` sets the key `k`, `no` is a stated failure.
+/// Parses the replies of the nodes. With `a: 1 ok; v: late`, `a` fails once with exit code 1 and then
+/// succeeds, and `v` times out. `=x` prefers the label `x`, `!x` fails and prefers it, `+k` sets the
+/// key `k`, `no` is a stated failure.
 fn replies(text: &str) -> Vec<(&str, Vec<Reply>)> {
     let reply = |word: &str| match (word.chars().next(), word.get(1..)) {
         (Some('='), Some(label)) => wants(label),
@@ -42,14 +43,14 @@ fn status(body: &str, answers: &str) -> RunStatus {
     bench.state().status(false)
 }
 
-/// A diamond, a wait, a fan-out with its join, and an exit that says that the run has failed.
+/// Conditionals, a wait, a fan-out with its join, a human gate, and exits with a status.
 const NODES: &str = "c [shape=diamond]; d [shape=diamond]; w [shape=insulator, duration=1s]; p [shape=component]
     j [shape=tripleoctagon]; g [shape=hexagon]; bad [shape=Msquare, status=failed, reason=\"gave up\"]
     fine [shape=Msquare, status=succeeded]; some [shape=Msquare, status=partial_success];";
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of set-ups")]
-fn nothing_of_this_is_green() {
+#[expect(clippy::too_many_lines, reason = "a table of test cases")]
+fn workflows_that_must_not_succeed() {
     for (body, answers) in [
         // Plain edges.
         ("start -> a -> exit", ""),
@@ -83,7 +84,7 @@ fn nothing_of_this_is_green() {
             r#"start -> a; a -> exit [condition="outcome=failed"]; a -> b -> exit; a [max_retries=1]"#,
             "a: no",
         ),
-        // A condition that does not look at the failure.
+        // A condition that does not read the failure.
         (
             r#"start -> a; a -> x [condition="context.mode=fast"]; a -> b -> exit; x -> exit"#,
             "a: 1",
@@ -169,7 +170,7 @@ fn nothing_of_this_is_green() {
             r#"start -> p -> b; b -> a [condition="context.full=yes"]; a -> j; b -> j -> exit; p -> x -> j; a [goal_gate=true]"#,
             "a: ok",
         ),
-        // Gates of people, labels.
+        // Human gates, labels.
         ("start -> a -> g; g -> exit [label=Ship]; g -> a [label=Fix]", "a: 1; g: =Ship"),
         (r"start -> g; g -> exit [label=Ship]; g -> b [label=No]; b -> exit", "g: late"),
         // Exits with a status.
@@ -194,10 +195,10 @@ fn nothing_of_this_is_green() {
 }
 
 #[test]
-fn all_of_this_is_green() {
+fn workflows_that_must_succeed() {
     for (body, answers) in [
         ("start -> b -> exit", "b: ok"),
-        // The edge that was taken handles the failure.
+        // The selected edge handles the failure.
         (r#"start -> a; a -> b [condition="outcome=failed"]; a -> exit; b -> exit"#, ""),
         (r#"start -> a; a -> x [condition="outcome=success"]; a -> b -> exit; x -> exit"#, "a: 1"),
         (
@@ -219,14 +220,14 @@ fn all_of_this_is_green() {
         ),
         ("start -> a; a -> exit [label=ok]; a -> b [label=mend]; b -> exit", "a: !mend"),
         ("start -> a; a -> x -> exit; a -> y -> exit", "a: !y"),
-        // An exit that says so.
+        // An exit with a status.
         (r#"start -> a; a -> fine [condition="outcome=failed"]; a -> exit"#, ""),
         (r#"start -> a; a -> w [condition="outcome=failed"]; a -> exit; w -> c -> fine"#, ""),
         (
             r#"start -> p -> a; a -> fine [condition="outcome=failed"]; a -> fine; p -> b -> fine"#,
             "",
         ),
-        // Tried again.
+        // Retries.
         ("start -> a -> exit; a [max_retries=1]", "a: 1 ok"),
         (r#"start -> t; t -> fix [condition="outcome=failed"]; t -> exit; fix -> t"#, "t: 1 1 ok"),
         ("start -> b -> t -> exit; t [goal_gate=true, retry_target=b]", "t: 1 ok"),
@@ -282,7 +283,7 @@ fn all_of_this_is_green() {
             r#"start -> p -> a -> j; p -> b -> j; j -> x [condition="parallel.results"]; j -> exit; x -> exit"#,
             "",
         ),
-        // Goal gates that a fan-out or an exit leaves out.
+        // Goal gates that a fan-out or an exit excuses.
         (
             r#"start -> p -> b -> j -> exit; p -> v [condition="context.full=yes"]; v -> j; v [goal_gate=true]"#,
             "b: ok",
@@ -302,7 +303,7 @@ fn all_of_this_is_green() {
     }
 }
 
-/// A run that is killed after any event, and resumed, ends the same way.
+/// A run that is killed after any event and resumed ends the same way.
 #[test]
 fn a_resume_changes_no_result() {
     for body in [
@@ -318,7 +319,7 @@ fn a_resume_changes_no_result() {
 }
 
 #[test]
-fn the_ends_say_why() {
+fn run_end_names_the_cause() {
     let end = |body: &str, answers: &str| {
         let bench = Bench::new(&format!("digraph {{ {NODES} {body} }}"), &replies(answers));
         let story = bench.story();
@@ -340,11 +341,11 @@ fn the_ends_say_why() {
     ].join("\n"), @r#"
     run failed: gave up [a@1]
     run failed: gave up [a@1]
-    run failed: the run came to `over`, an exit with status=failed []
+    run failed: the run reached `over`, an exit with status=failed []
     run failed: yes, test it []
     run failed: {{ context.gone }}! (the context has no key `gone`; write it in an earlier stage, or give a default: `{{ context.gone | default("") }}`) []
-    run failed: the run came to its exit, and never to the goal gate `v`: lead every path through it, or give the exit of the other paths a `status` []
-    run failed: the same failure 3 times: the run came to its exit, and never to the goal gate `v`: lead every path through it, or give the exit of the other paths a `status` []
+    run failed: the run reached its exit without visiting the goal gate `v`: route every path through it, or set a `status` on the exit of the other paths []
+    run failed: the same failure 3 times: the run reached its exit without visiting the goal gate `v`: route every path through it, or set a `status` on the exit of the other paths []
     run failed: exit code 1 [a@1]
     run failed: exit code 1 [a@1]
     run failed: exit code 1 [a@1]
@@ -370,7 +371,7 @@ fn a_success_clears_the_failure_in_the_context() {
     assert_eq!(retried.state().main().unwrap().context.get("failure_class"), Some(&"".into()));
 }
 
-/// A failure that becomes a success stays in the record of its stage.
+/// A failure that `on_failure=succeed` turns into a success stays in the record of its stage.
 #[test]
 fn succeed_keeps_the_failure_in_the_record() {
     let source = "digraph { start -> a -> b -> exit; a [on_failure=succeed] }";
@@ -389,7 +390,7 @@ fn succeed_keeps_the_failure_in_the_record() {
 }
 
 #[test]
-fn the_third_equal_failure_of_a_node_is_said() {
+fn the_third_identical_failure_of_a_node_emits_a_warning() {
     let warnings = |body: &str, answers: &str| {
         let bench = Bench::new(&format!("digraph {{ {NODES} {body} }}"), &replies(answers));
         bench.drive(Input::Start);
@@ -405,7 +406,7 @@ fn the_third_equal_failure_of_a_node_is_said() {
     let fix =
         r#"start -> t; t -> exit [condition="outcome=success"]; t -> fix -> t; t [max_visits=6]"#;
     assert_eq!(warnings(fix, "t: 1"), "t@3: the same failure for the third time: exit code 1");
-    // Digits do not tell failures apart, other words do.
+    // Signatures ignore digits but not words.
     assert_eq!(warnings(fix, "t: 1 2 ok"), "");
     assert_eq!(warnings(fix, "t: 1 no late 1 ok"), "");
     let branch =
@@ -413,9 +414,9 @@ fn the_third_equal_failure_of_a_node_is_said() {
     assert_eq!(warnings(branch, "t: 1"), "t@3: the same failure for the third time: exit code 1");
 }
 
-/// `max_retries` alone does not repeat what the workflow has an edge or a target for.
+/// `max_retries` does not retry deterministic failures that have an edge or a retry target.
 #[test]
-fn deterministic_failures_with_a_way_of_their_own_are_not_repeated() {
+fn deterministic_failures_with_a_recovery_path_are_not_retried() {
     let attempts = |body: &str, answers: &str| {
         let bench = Bench::new(&format!("digraph {{ {body} }}"), &replies(answers));
         bench.drive(Input::Start);

@@ -1,4 +1,4 @@
-//! Delays that continue where an earlier driver left them, and cancellations that come before a stage starts.
+//! Retry delays that continue after a resume, and cancellations before a stage starts.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fabro_store::{Inbox, Message};
 
 use super::*;
 
-/// A world whose clock shows this time, and goes on with the time of the runtime.
+/// A world whose clock starts at `now_ms` and advances with the runtime's clock.
 fn at(bench: &Bench, now_ms: i64) -> World {
     let since = Mutex::new(None);
     World {
@@ -19,7 +19,7 @@ fn at(bench: &Bench, now_ms: i64) -> World {
     }
 }
 
-/// Drives from this time for a while, then the driver is stopped; how long it took in seconds.
+/// Drives from `now_ms` and stops the driver after `seconds`. Returns the end and the elapsed seconds.
 fn drive_for(bench: &Bench, now_ms: i64, seconds: u64, first: Input) -> (RunEnd, u64) {
     let world = at(bench, now_ms);
     let runtime =
@@ -37,7 +37,7 @@ fn drive_for(bench: &Bench, now_ms: i64, seconds: u64, first: Input) -> (RunEnd,
 }
 
 #[test]
-fn a_retry_waits_no_longer_after_a_resume() {
+fn a_resume_does_not_extend_a_retry_delay() {
     let failure = Failure {
         retry_after_ms: Some(50_000),
         ..Failure::new(FailureClass::TransientInfra, "busy")
@@ -49,13 +49,13 @@ fn a_retry_waits_no_longer_after_a_resume() {
     );
     let (end, _) = drive_for(&bench, 1_000_000, 20, Input::Start);
     assert_eq!(end, RunEnd::Stopped);
-    // Ten seconds later another driver continues: 20 of 50 seconds are left.
+    // Another driver continues ten seconds later: 20 of 50 seconds are left.
     let (end, seconds) = drive_for(&bench, 1_030_000, 99, Input::Resume { max_cost: None });
     assert!(matches!(end, RunEnd::Over(..)), "{end:?}");
     assert_eq!(seconds, 20);
 }
 
-/// Waits like a wait node, and says what is left.
+/// Waits like a wait node and records the remaining time.
 struct Waiter(Mutex<Vec<u64>>);
 
 #[async_trait]
@@ -98,7 +98,7 @@ fn a_stage_knows_how_long_ago_it_began() {
     ");
 }
 
-/// Cancels its own run, as `fabro cancel $FABRO_RUN_ID` in a script does.
+/// Cancels its own run, like `fabro cancel $FABRO_RUN_ID` in a script.
 struct Canceler(Arc<MemoryStore>, Mutex<Vec<String>>);
 
 #[async_trait]

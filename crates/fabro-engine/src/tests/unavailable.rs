@@ -147,7 +147,7 @@ fn what_failed_requests_used_counts_although_no_stage_has_it() {
 }
 
 #[test]
-fn a_branch_that_nobody_could_be_asked_for_says_so_when_another_wins() {
+fn a_branch_without_an_available_model_reports_it_when_another_branch_wins() {
     let source = "digraph { start -> f; f [shape=component, join_policy=first_success]; f -> a -> j; \
         f -> b -> c -> j; j [shape=tripleoctagon]; j -> exit }";
     let refused = || no_model(FailureClass::Deterministic);

@@ -91,7 +91,7 @@ impl<'a> SessionClient<'a> {
                 let path = task.work_dir.to_owned();
                 BackendError::Exec(ExecError::WorkingDirectory(path))
             })?;
-        // In a sandbox its own commands cannot change `.git` and `.fabro` either.
+        // In a sandbox, its own commands cannot change `.git` and `.fabro` either.
         let is_full = task.permissions == Permissions::Full && task.sandbox.is_none();
         let files = if is_full { files.with_full_access() } else { files };
         let state = Mutex::new(State {

@@ -28,8 +28,8 @@ pub(super) struct Answer {
     pub(super) noise: String,
 }
 
-/// The id of a session, where the text can be one: it stands in a later command line, where it must be neither an option nor
-/// a path.
+/// Validates a session id. It becomes a command line argument later, where it must be neither an option
+/// nor a path.
 pub(super) fn session_id(text: &str) -> Option<&str> {
     const LONGEST: usize = 128;
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
@@ -41,7 +41,7 @@ pub(super) fn session_id(text: &str) -> Option<&str> {
 }
 
 impl Answer {
-    /// Takes the id of the session that the program names; one that cannot be an id counts as none.
+    /// Sets the session id that the program reported. An invalid id clears it.
     pub(super) fn set_session(&mut self, id: &Value) {
         if let Some(id) = id.as_str() {
             self.session_id = session_id(id).map(str::to_owned);
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_sessions_are_no_options() {
+    fn session_ids_are_neither_options_nor_paths() {
         for id in ["5f1c7a52-9d1e-4b53-9f5e-8a1d4c2b7e10", "thread_1", "a.b:c"] {
             assert_eq!(session_id(id), Some(id));
         }

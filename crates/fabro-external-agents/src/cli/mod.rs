@@ -51,9 +51,9 @@ pub enum CliAgent {
     Agy,
 }
 
-/// Variables that an agent sets for the programs that it starts, besides those with `_SESSION_` in their names: by them
-/// a program of the same kind would take itself for a part of that session.
-const OF_SESSION: [&str; 7] = [
+/// Variables that an agent sets for its child processes, in addition to names with `_SESSION_`. They
+/// would make an agent of the same kind join that session.
+const SESSION_VARIABLES: [&str; 7] = [
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SSE_PORT",
     "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR",
@@ -89,10 +89,10 @@ impl CliAgent {
         self.program().install()
     }
 
-    /// Whether a variable of the environment is a key or a setting of the program or its provider. What an agent sets
-    /// for its own session is not: Fabro may have been started by one.
+    /// Whether an environment variable is a key or a setting of the program or its provider. Variables of
+    /// an agent session are excluded, since an agent may have started Fabro.
     pub fn is_own_variable(self, name: &str) -> bool {
-        let is_of_session = name.contains("_SESSION_") || OF_SESSION.contains(&name);
+        let is_of_session = name.contains("_SESSION_") || SESSION_VARIABLES.contains(&name);
         !is_of_session && self.program().variables.iter().any(|prefix| name.starts_with(prefix))
     }
 
@@ -186,9 +186,9 @@ impl Cli {
         }
         let lost = match &task.resume {
             Some(_) if known.resume.is_none() => Some("it has no option for that"),
-            // Of a log that an earlier version wrote, or someone else.
+            // The log was written by an earlier version, or forged.
             Some(session) if answer::session_id(session.id).is_none() => {
-                Some("what is recorded cannot be the id of a session")
+                Some("the recorded session id is invalid")
             }
             _ => None,
         };

@@ -435,7 +435,7 @@ fn handlers_of_others_are_named_once() {
 }
 
 #[test]
-fn a_node_with_a_script_is_a_command_unless_it_says_otherwise() {
+fn a_node_with_a_script_is_a_command_unless_it_has_a_shape_or_type() {
     let source = r#"digraph x {
   node [shape=box]
   own [script=make]
@@ -466,7 +466,7 @@ fn a_node_with_a_script_is_a_command_unless_it_says_otherwise() {
 }
 
 #[test]
-fn two_statements_of_a_node_agree_about_its_script_and_prompt() {
+fn statements_of_a_node_must_agree_on_script_and_prompt() {
     let of = |body: &str| {
         let source = format!("digraph x {{\n{body}\n}}\n");
         let workflow = Workflow::from_source("x", &source).unwrap();

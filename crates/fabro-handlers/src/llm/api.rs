@@ -30,7 +30,7 @@ pub(super) struct ApiConversation<'a> {
     /// An answer had no known price.
     unpriced: Arc<AtomicBool>,
     is_interrupted: bool,
-    /// How long the next request still waits: an earlier driver was asked to retry later.
+    /// The rest of a retry delay that an earlier driver began.
     retry_in: Duration,
 }
 
@@ -113,7 +113,7 @@ impl Conversation for ApiConversation<'_> {
         let session = &mut self.session;
         let answer = {
             let mut answering = std::pin::pin!(async {
-                // A session that is canceled meanwhile says so itself.
+                // Either way the session runs next, and reports a cancellation itself.
                 let _ = tokio::time::timeout(retry_in, cancel.cancelled()).await;
                 match message {
                     NextMessage::Request(request) => session.send(request, &cancel).await,
@@ -178,7 +178,7 @@ impl LlmHandler {
     }
 }
 
-/// What is left of the wait before a request is repeated, where that was the last thing that happened.
+/// The rest of a retry delay, if the last recorded event is a failed request that is to be retried.
 fn retry_in(stage: &Stage, recorded: &[Event]) -> Duration {
     let own = recorded.iter().rev().find(|event| event.entry.parent_session_id.is_none());
     let Some(Event { ts_ms, entry, .. }) = own else { return Duration::ZERO };
@@ -187,7 +187,7 @@ fn retry_in(stage: &Stage, recorded: &[Event]) -> Duration {
     };
     let due_ms = ts_ms.saturating_add_unsigned(wait_ms);
     let left_ms = u64::try_from(due_ms.saturating_sub(stage.started_ms)).unwrap_or_default();
-    // No longer than asked for, when the clock was set back since.
+    // Bounded, in case the clock was set back.
     Duration::from_millis(left_ms.min(wait_ms))
 }
 

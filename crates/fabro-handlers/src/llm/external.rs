@@ -193,7 +193,7 @@ impl<'a> ExternalConversation<'a> {
         Ok((ended, report))
     }
 
-    /// What the program may spend: its share of what is left, where it takes a limit.
+    /// Reserves a share of the remaining budget, if the program accepts a spending limit.
     fn reserve(&self, stage: &Stage) -> Result<Option<Reservation>, StageEnd> {
         let reserved = if self.program.takes_budget() {
             stage.budget.reserve()
@@ -202,7 +202,7 @@ impl<'a> ExternalConversation<'a> {
         } else {
             Err(LimitReached)
         };
-        // The stage continues when there is more to spend.
+        // The stage continues when budget is available again.
         reserved.map_err(|LimitReached| StageEnd::Suspended(PauseReason::Budget))
     }
 
@@ -269,7 +269,7 @@ impl<'a> ExternalConversation<'a> {
         let recorded = record(&self.journal, notes).await;
         match (&ended, reservation) {
             (Err(BackendError::Budget { .. }), Some(part)) => part.used_up(used.cost_usd),
-            // What is left of it is given back.
+            // Releases the rest of the reservation.
             (_, part) => drop(part),
         }
         match ended {
@@ -450,10 +450,10 @@ async fn record(journal: &StageJournal, notes: Vec<Note>) -> Result<(), StageEnd
     fabro_agent::Journal::record(journal, record).await.map_err(cannot_record)
 }
 
-/// Says which session could not be continued.
+/// Adds to the failure which session could not be continued.
 fn with_session(failure: Failure, session: &str) -> Failure {
     let text = format!(
-        "its session {session} could not be continued: rewind the run to the stage before to start this one anew"
+        "session {session} could not be continued; rewind the run to the previous stage to start over with a new session"
     );
     match failure.unavailable {
         Some(remedy) => Failure { unavailable: Some(format!("{remedy}; {text}")), ..failure },

@@ -20,7 +20,7 @@ pub struct Reply {
     pub text: String,
     /// The answer is not whole: it reached its limit of tokens again and again.
     pub is_cut_off: bool,
-    /// It is the answer that was corrected before.
+    /// The answer equals the previous one, which was sent back for correction.
     pub is_unchanged: bool,
     /// What the stage has used so far.
     pub usage: Usage,
@@ -40,7 +40,7 @@ pub enum AgentFiles {
     Rejected(String),
 }
 
-/// A file of an agent that may have its directives.
+/// A file of an agent that may contain directives.
 #[derive(Clone, Debug, Default)]
 pub struct AgentFile {
     /// Its name, for messages.
@@ -50,7 +50,7 @@ pub struct AgentFile {
 }
 
 impl AgentFile {
-    /// Whether the file as a whole is meant as an object. Objects inside of others, such as a program, need
+    /// Whether the whole file looks like an object. Braces inside other files, such as source code, need
     /// not be JSON.
     fn is_object(&self) -> bool {
         self.text.trim_start().starts_with(['{', '`'])
@@ -82,7 +82,7 @@ pub enum Interpretation {
     },
 }
 
-/// The beginning of a correction that had no effect.
+/// Prefix of a correction after an unchanged answer.
 const UNCHANGED: &str = "Your answer has not changed since the last correction.\n";
 
 /// Interprets the reply of a model as the outcome of a node's stage: checks it against what the
@@ -149,8 +149,8 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
     Interpretation::Valid { outcome: Box::new(outcome), notices }
 }
 
-/// The schema with its constants redacted as the answer is; `None` when that changes none. A constant that looks like a
-/// key could never be matched otherwise.
+/// The schema with its constants redacted like the answer; `None` if none changes. Otherwise no answer
+/// could match a constant that looks like a secret.
 fn with_redacted_constants(schema: &Schema, redactor: &Redactor) -> Option<Schema> {
     let mut json = schema.json().clone();
     redact_constants(&mut json, false, redactor);
@@ -190,8 +190,8 @@ impl Reply {
         std::iter::once(self.text.as_str()).chain(files)
     }
 
-    /// The object with the directives. An error says where one does not parse that states an outcome, which is
-    /// then not known; other objects that do not parse are notices.
+    /// The object with the directives. An object that does not parse is an error if it states an
+    /// outcome, which is then unknown, and otherwise a notice.
     fn directives(&self, notices: &mut Vec<EventBody>) -> Result<Option<Value>, String> {
         let files = self.contents().iter().map(|file| {
             let DirectivesObject { object, unreadable } = directives_object(&file.text);
@@ -239,7 +239,7 @@ fn warning(message: String) -> EventBody {
     EventBody::AgentWarning { kind: "directive".to_owned(), message, window: None }
 }
 
-/// What an object with directives is that does not parse, and where.
+/// The message for a directives object that does not parse, with line and column.
 fn unparsable(source: &str, unreadable: &Unreadable) -> String {
     let Unreadable { states_outcome, line, column, message, .. } = unreadable;
     let what = if *states_outcome { "an outcome" } else { "directives" };
@@ -248,7 +248,7 @@ fn unparsable(source: &str, unreadable: &Unreadable) -> String {
     )
 }
 
-/// The outcome of a stage that stated one which cannot be read: it may have failed.
+/// Fails a stage whose stated outcome cannot be read.
 fn unreadable(outcome: Outcome, message: String) -> Outcome {
     let failure = Failure::new(FailureClass::Deterministic, message);
     let details = "with output_schema=\"routing\" the model is asked to correct it".to_owned();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_that_looks_like_a_key_is_matched_by_the_redacted_answer() {
+    fn a_redacted_answer_matches_a_redacted_schema_constant() {
         let key = format!("sk-ant-api03-{}AA", "x1Y".repeat(31));
         let schema =
             format!(r#", output_schema="{{\"properties\":{{\"k\":{{\"const\":\"{key}\"}}}}}}""#);

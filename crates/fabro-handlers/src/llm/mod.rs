@@ -73,8 +73,8 @@ impl LlmHandler {
         Self { models, defaults, preambles, agents, tree, threads, clock }
     }
 
-    /// What answers the stage, whose line has had these turns. The stages of a sub-workflow are on the branch of its
-    /// own stage.
+    /// The model for the stage. `taken` are the turns of its line. Stages of a sub-workflow are on the
+    /// branch of the stage that runs it.
     pub(crate) fn model(&self, stage: &Stage, taken: &TurnCounts) -> Arc<dyn Model> {
         let outer = stage.run.parent.as_ref().and_then(|parent| parent.branch.as_deref());
         let branches: Vec<&str> = outer.into_iter().chain(stage.branch.as_deref()).collect();

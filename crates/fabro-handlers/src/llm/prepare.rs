@@ -137,7 +137,7 @@ impl LlmHandler {
         let message = if let Some(message) = recorded_request(stage, recorded)? {
             message
         } else {
-            let mut prompt = render_prompt(stage)? + &element::following_prompt(stage)?;
+            let mut prompt = render_prompt(stage)? + &element::prompt_suffix(stage)?;
             if stage.spec().kind == NodeKind::FanIn {
                 let branches = FanIn::of(stage)?.sections(stage, &self.preambles).await?;
                 prompt = format!("{prompt}\n\n{branches}");

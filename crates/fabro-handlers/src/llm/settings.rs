@@ -218,7 +218,7 @@ pub fn compaction_policy(chosen: &CompactionSettings) -> Policy {
     })
 }
 
-/// Whether the session may ask for another turn. What its earlier turns used is recorded by then.
+/// Whether the session may request another turn. The usage of earlier turns is recorded by then.
 fn may_ask(stage: &Stage) -> MayAsk {
     let budget = stage.budget.clone();
     Arc::new(move |_| budget.may_spend())

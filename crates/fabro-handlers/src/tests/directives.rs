@@ -354,7 +354,7 @@ fn what_is_wrong_with_an_answer_is_told_without_secrets() {
 }
 
 #[test]
-fn a_stated_outcome_that_does_not_parse_fails_the_stage_with_the_place() {
+fn a_stated_outcome_that_does_not_parse_fails_the_stage_with_line_and_column() {
     let check = |answer: &str, expect: &[&str]| {
         let story = routed(answer);
         for part in expect {
@@ -399,7 +399,7 @@ fn a_status_file_that_does_not_parse_fails_the_stage() {
 }
 
 #[test]
-fn a_second_correction_says_that_nothing_has_changed() {
+fn the_correction_of_an_unchanged_answer_says_so() {
     let source = r#"digraph { start -> a -> exit; a [shape=tab, output_retries=3, output_schema="{\"required\":[\"n\"]}"] }"#;
     let model = r#"{"a": [{"text": "{}"}, {"text": "{}"}, {"text": "{\"m\": 1}"}, {"text": "{\"n\": 1}"}]}"#;
     let scene = Scene::new(source).model(model);

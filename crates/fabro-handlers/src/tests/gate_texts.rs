@@ -1,10 +1,10 @@
-//! What a gate asks and shows.
+//! Questions, options and shown texts of gates.
 
 use fabro_events::ShownText;
 
 use super::*;
 
-/// The question, the element and what is shown, of each gate that was asked.
+/// The question, options, element and shown texts of each asked gate.
 fn asked(scene: &Scene) -> String {
     scene.drive().unwrap();
     let mut text = String::new();
@@ -39,7 +39,7 @@ fn questions_and_options_are_templates() {
 }
 
 #[test]
-fn what_is_shown_is_named_or_the_last_output() {
+fn shows_named_values_or_the_last_output() {
     let show = |show: &str| {
         let source = format!(
             r#"digraph {{ start; exit; node [shape=parallelogram]
@@ -65,7 +65,7 @@ fn what_is_shown_is_named_or_the_last_output() {
 }
 
 #[test]
-fn what_is_shown_is_bounded() {
+fn shown_texts_are_truncated() {
     let source = r#"digraph { start; exit; plan [shape=parallelogram, script=run]; start -> plan -> ask
         ask [shape=hexagon]; ask -> exit [label="[Y] Yes"] }"#;
     let long = "x".repeat(300_000);
@@ -76,7 +76,7 @@ fn what_is_shown_is_bounded() {
 }
 
 #[test]
-fn a_gate_of_an_element_shows_nothing_of_the_others() {
+fn a_gate_of_an_element_shows_no_other_elements() {
     let source = r#"digraph { start; exit; node [shape=parallelogram]; start -> make -> each; make [script=list]
         each [shape=component, for_each="command.output"]; each -> ask
         ask [shape=hexagon, label="Keep {{ context.item.id }}?"]; ask -> join [label="[Y] Yes"]

@@ -593,7 +593,7 @@ fn an_option_is_chosen_by_its_own_words() {
 }
 
 #[test]
-fn who_answered_is_recorded() {
+fn records_who_answered() {
     let answered_by = |scene: &Scene| {
         scene.drive().unwrap();
         let events = scene.events();

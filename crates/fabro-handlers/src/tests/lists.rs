@@ -1,6 +1,6 @@
 use super::*;
 
-/// A list of two, made by a command or a model, and a stage for each element.
+/// A list of two elements, produced by a command or a model, and a stage for each.
 fn list(attrs: &str, work: &str) -> String {
     format!(
         r#"digraph {{
@@ -23,7 +23,7 @@ fn prompts(source: &str, model: &str) -> Scene {
 }
 
 #[test]
-fn an_element_that_is_read_stands_in_the_prompt_alone() {
+fn an_element_that_the_prompt_reads_is_not_appended() {
     let scene = prompts(
         &list(COMMAND, r#", prompt="Do {{ context.file }}.""#),
         r#"{"*": [{"text": "ok"}]}"#,
@@ -34,7 +34,7 @@ fn an_element_that_is_read_stands_in_the_prompt_alone() {
     ## Completed stages
     - **list**: success
       - Script: `ls`
-      - Stdout: (the list, of which this stage has one element)
+      - Stdout: (the list; this stage processes one of its elements)
       - Stderr: (empty)
 
     Do a.txt.
@@ -43,7 +43,7 @@ fn an_element_that_is_read_stands_in_the_prompt_alone() {
 }
 
 #[test]
-fn an_element_that_nothing_reads_follows_the_prompt() {
+fn an_element_that_nothing_reads_is_appended_to_the_prompt() {
     let scene = prompts(&list(COMMAND, r#", prompt="Do it.""#), r#"{"*": [{"text": "ok"}]}"#);
     let first = scene.read("004-work@1/prompt.md");
     let second = scene.read("005-work@1/prompt.md");
@@ -57,13 +57,13 @@ fn an_element_that_nothing_reads_follows_the_prompt() {
     assert_eq!(first.matches("a.txt").count(), 1, "{first}");
     let tag = |text: &str| text.lines().last().unwrap().to_owned();
     assert_ne!(tag(&first), tag(&second));
-    // The same run again has the same prompts.
+    // Prompts are deterministic.
     let again = prompts(&list(COMMAND, r#", prompt="Do it.""#), r#"{"*": [{"text": "ok"}]}"#);
     assert_eq!(again.read("004-work@1/prompt.md"), first);
 }
 
 #[test]
-fn the_response_and_the_output_of_a_model_that_made_the_list_are_left_out() {
+fn the_preamble_omits_response_and_output_of_the_model_that_produced_the_list() {
     let source = r#"digraph {
         start -> plan -> each -> work -> join -> exit
         plan [shape=tab, prompt="Plan.", output_schema="{\"type\": \"object\", \"required\": [\"files\"]}"]
@@ -76,13 +76,13 @@ fn the_response_and_the_output_of_a_model_that_made_the_list_are_left_out() {
         json!({"plan": [{"text": plan}], "work[0]": [{"text": "1"}], "work[1]": [{"text": "2"}]});
     let scene = prompts(source, &model.to_string());
     let prompt = scene.read("004-work@1/prompt.md");
-    assert!(prompt.ends_with("Do one.") && prompt.contains("(the list, of which"), "{prompt}");
+    assert!(prompt.ends_with("Do one.") && prompt.contains("(the list; this stage"), "{prompt}");
     assert!(!prompt.contains("two") && !prompt.contains("secret"), "{prompt}");
     assert_eq!(scene.value("parallel.outputs"), json!(["1", "2"]));
 }
 
 #[test]
-fn what_a_stage_of_the_element_wrote_is_shown() {
+fn the_preamble_shows_outputs_of_the_same_element() {
     let source = r#"digraph {
         start -> list -> each -> test -> work -> join -> exit
         list [shape=parallelogram, script=ls]
@@ -104,7 +104,7 @@ fn what_a_stage_of_the_element_wrote_is_shown() {
 }
 
 #[test]
-fn each_element_has_turns_of_its_own() {
+fn each_element_has_its_own_scripted_turns() {
     let model = json!({
         "work": [{"text": "w0"}, {"text": "w1"}],
         "each@1/work[1]/work@1": [{"text": "own"}],
@@ -150,7 +150,7 @@ fn answers_may_be_for_one_element() {
 }
 
 #[test]
-fn the_output_of_a_sub_workflow_is_what_it_made() {
+fn the_output_of_a_sub_workflow_is_its_last_output_or_response() {
     let source = r#"digraph {
         start -> list -> each -> sub -> join -> exit
         list [shape=parallelogram, script=ls]

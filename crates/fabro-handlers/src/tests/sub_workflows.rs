@@ -467,7 +467,7 @@ fn a_child_spends_no_more_than_its_parent_may() {
 }
 
 #[test]
-fn sub_workflows_at_the_same_time_share_the_limit() {
+fn concurrent_sub_workflows_share_the_limit() {
     let subs = (0..10)
         .map(|n| {
             format!(
@@ -488,14 +488,14 @@ fn sub_workflows_at_the_same_time_share_the_limit() {
         let spent = runs.iter().map(|run| {
             let events = now(scene.store.read(run.id, 0, usize::MAX)).unwrap();
             let state = RunState::replay(run.id, &events);
-            // What has ended counts in the parent too.
+            // The parent also counts finished sub-workflows.
             if run.parent.is_some() { state.usage_so_far().cost_usd } else { 0.0 }
         });
         spent.sum::<f64>()
     };
     let end = scene.drive().unwrap();
     assert!(matches!(end, RunEnd::Paused(fabro_events::PauseReason::Budget)), "{end:?}");
-    // Each has begun a turn before the first has ended.
+    // Each starts a turn before the first turn ends.
     assert!((spent() - 0.3).abs() < 1e-9, "{}", spent());
     let paused = scene.events().into_iter().rev().find_map(|event| match event.entry.body {
         EventBody::RunPaused { message, .. } => Some(message),

@@ -94,7 +94,7 @@ fn failed_turns_are_no_part_of_the_conversation() {
     ");
 }
 
-/// A run that waits for a person between two stages of a thread, and resumes with the answer.
+/// Runs to a gate between two stages of a thread, then resumes with the answer.
 fn resumed(scene: &Scene) -> String {
     scene.drive().unwrap();
     let message = answer("ask", "Y");
@@ -105,7 +105,7 @@ fn resumed(scene: &Scene) -> String {
 }
 
 #[test]
-fn a_resume_leaves_the_thread_and_says_so_unless_the_settings_keep_it() {
+fn a_resume_drops_the_thread_with_a_warning_unless_resume_threads_is_set() {
     let source = r"digraph {
         start; exit; node [shape=tab]
         graph [default_fidelity=full, default_thread=all]

@@ -20,9 +20,9 @@ pub(super) struct Endpoint {
     headers: HeaderMap,
     /// The model is in the URL of Anthropic's interface, too.
     is_vertex: bool,
-    /// It is a server of this machine.
+    /// The server runs on this machine.
     is_loopback: bool,
-    /// The proxy of the environment through which it is asked, without a password.
+    /// The address of the proxy from the environment, without credentials.
     proxy: Option<String>,
 }
 
@@ -111,12 +111,12 @@ impl Endpoint {
         headers
     }
 
-    /// Whether it is a server of this machine, which no proxy can reach.
+    /// Whether the server runs on this machine, where no proxy can reach it.
     pub(super) fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
-    /// ` through the proxy …`, for messages about a connection; nothing without a proxy.
+    /// ` through the proxy …`, for connection errors; empty without a proxy.
     pub(super) fn through_proxy(&self) -> String {
         self.proxy.as_ref().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"))
     }
@@ -133,8 +133,8 @@ fn is_loopback(url: &Url) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The address of the proxy that the environment names for a URL (`HTTP_PROXY` and the like, without the hosts of
-/// `NO_PROXY`), as the HTTP client reads it.
+/// The address of the proxy for a URL according to the environment (`HTTP_PROXY`, `NO_PROXY` etc.), with
+/// the same rules as the HTTP client.
 fn proxy_of(url: &str) -> Option<String> {
     let proxy = Matcher::from_env().intercept(&url.parse().ok()?)?;
     let uri = proxy.uri();

@@ -28,17 +28,17 @@ impl Event {
     }
 }
 
-/// Reads JSON of a server. Half of a surrogate pair (`\ud83d` alone), which no text can have, is replaced by `U+FFFD`: a
-/// server that divides its answer into pieces may divide a character.
+/// Parses JSON from a server. Replaces an unpaired surrogate (`\ud83d` alone) with `U+FFFD`: a server that
+/// streams its answer in chunks may split a character.
 pub(super) fn json(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(text).or_else(|error| match whole_surrogates(text) {
+    serde_json::from_str(text).or_else(|error| match replace_unpaired_surrogates(text) {
         Cow::Borrowed(_) => Err(error),
         Cow::Owned(text) => serde_json::from_str(&text),
     })
 }
 
-/// The text with `\ufffd` in place of each half of a surrogate pair.
-fn whole_surrogates(text: &str) -> Cow<'_, str> {
+/// Replaces each escaped unpaired surrogate with `\ufffd`.
+fn replace_unpaired_surrogates(text: &str) -> Cow<'_, str> {
     let unit = |at: usize| {
         let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
@@ -57,7 +57,7 @@ fn whole_surrogates(text: &str) -> Cow<'_, str> {
                 at += 6;
                 copied = at;
             }
-            // The character behind the backslash is escaped.
+            // Skips the escaped character.
             _ => at = (at + 2).min(bytes.len()),
         }
     }
@@ -119,7 +119,7 @@ mod json_tests {
     use super::*;
 
     #[test]
-    fn half_a_surrogate_pair_is_replaced() {
+    fn unpaired_surrogates_are_replaced() {
         let check = |text: &str, expect: &str| {
             assert_eq!(json(text).unwrap(), Value::from(expect), "{text}");
         };

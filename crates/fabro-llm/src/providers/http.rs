@@ -182,7 +182,7 @@ impl Body {
                 self.lines.decode(&mut self.buffer)
             };
             match line {
-                // One byte that is not text is not a reason to ask again.
+                // An invalid UTF-8 byte is no reason to retry the request.
                 Ok(Some(line)) => {
                     let line = String::from_utf8_lossy(&line);
                     return Ok(Some(line.strip_suffix('\r').unwrap_or(&line).to_owned()));

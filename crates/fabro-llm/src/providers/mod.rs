@@ -123,7 +123,7 @@ struct Shared {
     /// In the order of the providers.
     endpoints: Vec<Endpoint>,
     catalog: Arc<Catalog>,
-    /// In the order of the providers: servers of this machine are asked without a proxy.
+    /// One per provider, in order: servers on this machine use no proxy.
     clients: Vec<reqwest::Client>,
     clock: Clock,
     remembered: Remembered,

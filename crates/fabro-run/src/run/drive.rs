@@ -34,7 +34,7 @@ use crate::{RunError, SetupError, open_gates_of_family};
 
 use super::{DriveResult, Run};
 
-/// The shortest time after which a run retries by itself: a shorter one would fill the log.
+/// The minimum delay of an automatic retry; shorter delays would fill the log.
 const SHORTEST_RETRY: Duration = Duration::from_secs(1);
 
 impl Run {
@@ -84,7 +84,7 @@ impl Run {
         let warn = Arc::clone(&services.warn);
         let store = Arc::clone(&self.store);
         let id = self.id();
-        let result = match self.has_slot(&services).await {
+        let result = match self.acquire_slot(&services).await {
             Ok(true) => self.drive_with_lease(services).await,
             Ok(false) => Ok(DriveResult::Interrupted),
             Err(error) => Err(error),
@@ -93,15 +93,14 @@ impl Run {
         if let Some(store) = self.run_dir.ancestors().nth(2)
             && let Err(error) = give_to_store_owner(store)
         {
-            warn(&format!(
-                "cannot give files of the run to the owner of {}: {error}",
-                store.display()
-            ));
+            warn(&format!("cannot change the owner of files in {}: {error}", store.display()));
         }
         for lease in [Some(&mut self.lease), self.slot.take().as_mut()].into_iter().flatten() {
             if let Err(error) = lease.release().await {
-                // What the run came to is recorded.
-                warn(&format!("the run stays reserved until this program ends: {error}"));
+                // The end of the run is already recorded.
+                warn(&format!(
+                    "could not release the lease; it expires with this process: {error}"
+                ));
             }
         }
         match result? {
@@ -114,15 +113,15 @@ impl Run {
         }
     }
 
-    /// Waits until the run has a place among the runs with the same key; false when it was interrupted or canceled.
-    async fn has_slot(&mut self, services: &RunServices) -> Result<bool, RunError> {
+    /// Waits for a concurrency slot; false when the run was interrupted or canceled meanwhile.
+    async fn acquire_slot(&mut self, services: &RunServices) -> Result<bool, RunError> {
         let Some(created) = self.state.created.as_ref().filter(|_| !self.dry_run) else {
             return Ok(true);
         };
         let settings = self.settings.concurrency.as_ref();
         let slots = Slots::of(settings, self.plan.workflow().name(), &created.inputs)?;
         let Some(slots) = slots.filter(|_| self.slot.is_none()) else { return Ok(true) };
-        let mut is_told = false;
+        let mut has_warned = false;
         loop {
             if let Some(slot) = slots.take(&self.store).await? {
                 self.slot = Some(slot);
@@ -132,12 +131,12 @@ impl Run {
             if !self.messages(is_cancel).await?.is_empty() {
                 return Ok(false);
             }
-            if !std::mem::replace(&mut is_told, true) {
+            if !std::mem::replace(&mut has_warned, true) {
                 let holders = slots.holders(&*self.store).await?;
                 let names: Vec<_> = holders.iter().map(|run| format!("run {run}")).collect();
                 let names = if names.is_empty() { "another run".into() } else { names.join(", ") };
                 let key = &slots.key;
-                (services.warn)(&format!("waiting for {names}, with the same key `{key}`"));
+                (services.warn)(&format!("waiting for {names} with the same key `{key}`"));
             }
             tokio::select! {
                 () = services.interrupt.cancelled() => return Ok(false),
@@ -367,7 +366,7 @@ impl Run {
         Ok(end?)
     }
 
-    /// Ends the run as failed: it was driven for as long as its settings allow.
+    /// Ends the run as failed because it reached its `max_time`.
     async fn out_of_time(
         &self,
         max: Duration,
@@ -379,7 +378,9 @@ impl Run {
         let mut machine = Machine::new(Arc::clone(&self.plan), state);
         let message = format!("the run reached its max_time ({})", duration_text(max));
         let failure = Failure {
-            details: Some("a retry goes on where it was, with the same time again".to_owned()),
+            details: Some(
+                "a retry continues where the run stopped, with a new max_time".to_owned(),
+            ),
             ..Failure::new(FailureClass::BudgetExhausted, message)
         };
         machine.handle(now_ms, Input::Abort { failure: failure.clone() });
@@ -513,8 +514,8 @@ fn duration_text(time: Duration) -> String {
 /// How often messages are looked for while a run waits to retry.
 const INBOX_PERIOD: Duration = Duration::from_millis(500);
 
-/// How long the run was driven so far, without the time in which it was paused or no process drove it. After a fork, a
-/// rewind or a retry it has its whole time again.
+/// The time that the run was driven so far, without the time when it was paused or had no driver. A fork,
+/// a rewind or a retry resets it.
 fn driven_time(events: &[Event]) -> Duration {
     let mut driven_ms = 0;
     let mut last: Option<&Event> = None;

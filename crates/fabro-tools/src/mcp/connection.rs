@@ -64,7 +64,7 @@ pub(crate) struct Connection {
     notices: TaskTracker,
 }
 
-/// A text for tools that are not offered, because the list of their server is too long.
+/// The warning about tools that are omitted because the server lists too many.
 fn left_out(cut: &[Value], is_more: bool) -> String {
     const NAMED: usize = 5;
     let names = cut.iter().filter_map(|tool| tool["name"].as_str()).take(NAMED).map(brief);
@@ -83,7 +83,7 @@ impl Connection {
         Self { service, process, notices: TaskTracker::new() }
     }
 
-    /// The tools as the server lists them, valid or not; what of the list is left out, if something is.
+    /// The listed tools, valid or not, and a warning if some are omitted.
     pub(crate) async fn tools(&self) -> Result<(Vec<Value>, Option<String>), ServiceError> {
         let mut tools = Vec::new();
         let mut cursor = None;
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_that_are_left_out_are_named() {
+    fn names_omitted_tools() {
         let tools: Vec<Value> = (0..7).map(|n| json!({"name": format!("t{n}")})).collect();
         let check = |count: usize, is_more: bool, expect: &str| {
             let text = left_out(&tools[..count], is_more);

@@ -85,8 +85,8 @@ pub(crate) fn without_login(
     Ok(StreamableHttpClientTransport::with_client(Answered(client(&config.uri)?), config))
 }
 
-/// Idle connections are not used again: what is left of an answer delays the next request on them. A server of this
-/// machine is not behind a proxy.
+/// Does not reuse idle connections: an unread response body would delay the next request on them.
+/// Servers on this machine use no proxy.
 fn client(url: &str) -> Result<reqwest::Client, String> {
     let builder =
         reqwest::Client::builder().pool_max_idle_per_host(0).redirect(Policy::custom(redirect));

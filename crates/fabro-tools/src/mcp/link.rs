@@ -56,11 +56,11 @@ pub(crate) struct WorkDir {
     pub(crate) env: Vec<(String, String)>,
 }
 
-/// What a server offers when it starts.
+/// The tools and instructions of a started server.
 pub(crate) struct ListedTools {
-    /// As it lists them, valid or not.
+    /// The listed tools, valid or not.
     pub(crate) tools: Vec<Value>,
-    /// What of its list is left out.
+    /// A warning about omitted tools.
     pub(crate) left_out: Option<String>,
     pub(crate) instructions: Option<String>,
 }
@@ -88,7 +88,7 @@ impl Link {
         self.settings.startup_timeout.unwrap_or(STARTUP_TIMEOUT)
     }
 
-    /// Starts the server; returns its tools as it lists them, and what else there is to say.
+    /// Starts the server; returns its tools and instructions.
     pub(crate) async fn start(&self) -> Result<ListedTools, ServerError> {
         let started = Instant::now();
         let connection = self.connected().await?;

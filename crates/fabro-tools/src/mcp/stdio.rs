@@ -25,7 +25,7 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 /// The process of a server.
 pub(crate) struct ServerProcess {
     process: Mutex<Option<Process>>,
-    /// Dropped after the process: what it has left in other process groups ends then.
+    /// Dropped after the process; kills what it left running in other process groups.
     _mark: Mark,
     refused: Refused,
     tail: Arc<SyncMutex<Tail>>,

@@ -9,8 +9,8 @@ use crate::findings::Findings;
 
 /// Loops that nothing ends: no edge out of them can be taken, and there is no limit on visits, no
 /// question to a person, no condition that counts visits and no budget. A loop that continues as long
-/// as a condition holds is how people write, and no finding, unless each round asks a model: then nothing
-/// limits what the run costs. That is said once a workflow.
+/// as a condition holds is how people write, and no finding, unless each round asks a model: then
+/// nothing limits the cost of the run. That is reported once per workflow.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     let graph = workflow.attrs();
@@ -90,7 +90,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whether the node asks a model, or runs a workflow that may.
+/// Whether the node asks a model, or runs a sub-workflow that may.
 fn asks_model(checking: &Checking<'_>, node: NodeIx) -> bool {
     let node = checking.workflow.node(node);
     node.kind.is_llm() || node.kind == NodeKind::ManagerLoop
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_asks_a_model_has_a_limit() {
+    fn a_loop_that_asks_a_model_needs_a_limit() {
         let of = |attributes: &str| {
             reported(
                 "unbounded-cost",
@@ -208,7 +208,7 @@ mod tests {
         ] {
             assert_eq!(of(limited), "nothing", "{limited}");
         }
-        // Once a workflow; a loop that nothing ends is a finding of another rule.
+        // Once per workflow; a loop that cannot end is reported by another rule.
         insta::assert_snapshot!(reported("unbounded-cost", "start -> a -> b -> exit; a -> a [condition=x]; b -> b [condition=x]"), @r"
         1:38 warning: nothing limits how often the loop of `a` asks a model
           at: a -> a

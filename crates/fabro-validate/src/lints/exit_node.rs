@@ -11,13 +11,13 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let fix = "add a node with the id `exit`, or with shape=Msquare";
         return findings.error("exit-node", workflow.head_span(), message, fix);
     }
-    // Those with a `status` are different ends.
+    // Exits with a `status` may be separate.
     let mut plain = workflow.exits().filter(|ix| checking.is_plain_exit(*ix));
     if let Some(first) = plain.next() {
         let first = &workflow.node(first).id;
         for other in plain.map(|ix| workflow.node(ix)) {
             let message = format!("`{}` is another exit node, besides `{first}`", other.id);
-            let fix = format!("lead its edges to `{first}`, or give it a `status`");
+            let fix = format!("redirect its edges to `{first}`, or give it a `status`");
             findings.warning("several-exits", other.span, message, fix);
         }
     }
@@ -45,7 +45,7 @@ mod tests {
         insta::assert_snapshot!(reported("several-exits", "start -> a -> exit; a -> done; done [shape=Msquare]"), @r"
         1:38 warning: `done` is another exit node, besides `exit`
           at: done
-          fix: lead its edges to `exit`, or give it a `status`
+          fix: redirect its edges to `exit`, or give it a `status`
         ");
         let stated = "start -> a -> exit; a -> done; done [shape=Msquare, status=failed]";
         assert_eq!(reported("several-exits", stated), "nothing");

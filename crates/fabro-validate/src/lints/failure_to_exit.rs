@@ -7,14 +7,14 @@ use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// How many stages are named.
+/// The number of stages that the message names.
 const NAMED: usize = 3;
 
-/// How many edges are looked at in one workflow.
+/// The maximum number of edges visited in one workflow.
 const MAX_SEARCH: usize = 100_000;
 
-/// Failures that an edge is for, and that it leads straight to an exit which does not say how the run ends there: nothing
-/// has handled them. One finding for all of them.
+/// Reports failures that an edge sends directly to an exit without a `status`: they stay unhandled. One
+/// finding for all of them.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     if allows_success(text(checking.workflow.attrs(), "on_failure")) {
         return;
@@ -36,10 +36,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let edge = checking.workflow.edge(*edge);
     let exit = &checking.workflow.node(edge.to).id;
     let message = format!(
-        "a failure of {names} leads straight to `{exit}`, which handles nothing: the run ends partially_succeeded"
+        "a failure of {names} goes directly to `{exit}`, so nothing handles it and the run ends partially_succeeded"
     );
     let fix = format!(
-        "say how the run ends there: {exit} [status=failed, reason=\"…\"], with an exit of its own for success; or lead the failure to a stage that deals with it"
+        "set the status of the run there: {exit} [status=failed, reason=\"…\"], with a separate exit for success; or route the failure to a stage that handles it"
     );
     findings.warning("failure-to-exit", edge.span, message, fix);
 }
@@ -56,8 +56,8 @@ fn allows_success(on_failure: Option<&str>) -> bool {
     on_failure.is_some_and(|word| ["continue", "succeed"].contains(&word))
 }
 
-/// The edge into an exit by which a failure of the stage comes straight there, although an edge on the way is
-/// for it.
+/// The edge by which a failure of the stage reaches an exit directly, although an edge on the way
+/// selects failures.
 fn straight_to_exit(checking: &Checking<'_>, stage: NodeIx, left: &mut usize) -> Option<EdgeIx> {
     let mut seen = BTreeSet::from([(stage, false)]);
     let mut queue = vec![(stage, false)];
@@ -85,10 +85,10 @@ fn straight_to_exit(checking: &Checking<'_>, stage: NodeIx, left: &mut usize) ->
     None
 }
 
-/// The edges that may be taken after a failure, each with whether it is for one.
+/// The edges that may be taken after a failure, each with whether it selects failures.
 fn edges_after_failure(checking: &Checking<'_>, node: NodeIx) -> Vec<(EdgeIx, bool)> {
     let kind = checking.workflow.node(node).kind;
-    // A wait has ended well.
+    // A wait always succeeds.
     let status = if kind == NodeKind::Wait { Status::Succeeded } else { Status::Failed };
     let edges = || checking.workflow.outgoing(node);
     let conditions = || edges().filter_map(|edge| checking.condition(edge));
@@ -100,7 +100,7 @@ fn edges_after_failure(checking: &Checking<'_>, node: NodeIx) -> Vec<(EdgeIx, bo
                 Some((edge, condition.is_for_failure()))
             }
             Some(_) => None,
-            // One that does not parse is an error of its own.
+            // A condition that does not parse is reported by another rule.
             None if checking.is_conditional(edge) => None,
             // A gate without an answer takes no option.
             None if takes_all || kind == NodeKind::Human => None,
@@ -114,7 +114,7 @@ mod tests {
     use crate::tests::support::reported;
 
     #[test]
-    fn failures_that_lead_straight_to_an_exit() {
+    fn failures_that_go_directly_to_an_exit() {
         for body in [
             r#"start -> a; a -> exit [condition="outcome=failed"]; a -> b -> exit"#,
             r#"start -> a; a -> b [condition="outcome=success"]; a -> exit; b -> exit"#,
@@ -129,14 +129,14 @@ mod tests {
             );
             let report = reported("failure-to-exit", &body);
             assert!(
-                report.contains("a failure of `a` leads straight to `exit`"),
+                report.contains("a failure of `a` goes directly to `exit`"),
                 "{body}: {report}"
             );
         }
     }
 
     #[test]
-    fn failures_that_come_to_a_stage_or_a_stated_end() {
+    fn failures_that_reach_a_stage_or_an_exit_with_a_status() {
         for body in [
             "start -> a -> exit",
             r#"start -> a; a -> exit [condition="outcome=success"]; a -> b -> exit"#,

@@ -4,11 +4,11 @@ use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// How many edges are looked at in one workflow.
+/// The maximum number of edges visited in one workflow.
 const MAX_SEARCH: usize = 200_000;
 
-/// Goal gates that a path goes round on its way to an exit without a status: a run that takes it fails. One finding for
-/// the first of them.
+/// Reports a goal gate that a path to an exit without a status bypasses: a run that takes it fails. One
+/// finding for the first such gate.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut search = Search { checking, left: MAX_SEARCH };
     let gates = checking.nodes().filter(|(ix, node)| {
@@ -21,11 +21,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let Some(exit) = search.bypass(ix) else { continue };
         let exit = &checking.workflow.node(exit).id;
         let message = format!(
-            "a path to `{exit}` goes round the goal gate `{}`: a run that takes it fails",
+            "a path to `{exit}` bypasses the goal gate `{}`: a run that takes it fails",
             gate.id
         );
         let fix = format!(
-            "lead the path through `{}`, or give it an exit of its own with a `status`, such as status=failed",
+            "route the path through `{}`, or give it a separate exit with a `status`, such as status=failed",
             gate.id
         );
         findings.warning("goal-gate-bypass", gate.span, message, fix);
@@ -39,7 +39,7 @@ struct Search<'c, 'w> {
 }
 
 impl Search<'_, '_> {
-    /// The exit that a path round the gate comes to.
+    /// The exit that a path around the gate reaches.
     fn bypass(&mut self, gate: NodeIx) -> Option<NodeIx> {
         let workflow = self.checking.workflow;
         let start = workflow.start()?;
@@ -47,7 +47,7 @@ impl Search<'_, '_> {
         let mut outer: Vec<NodeIx> =
             self.checking.of_kind(NodeKind::Parallel).map(|(ix, _)| ix).collect();
         loop {
-            // Of the fan-outs around it the innermost one: all of its branches run.
+            // The innermost enclosing fan-out: all of its branches run.
             let mut innermost: Option<(usize, NodeIx, Option<NodeIx>)> = None;
             for fan_out in &outer {
                 let end = match join(workflow, *fan_out, &mut self.left) {
@@ -85,7 +85,7 @@ impl Search<'_, '_> {
         found.into_iter().find(|ix| self.checking.is_plain_exit(*ix)).filter(|_| self.left > 0)
     }
 
-    /// The nodes after `from` that can be reached without passing these.
+    /// The nodes reachable from `from` without passing through `without`.
     fn reach(&mut self, from: NodeIx, without: &[Option<NodeIx>]) -> Vec<NodeIx> {
         let workflow = self.checking.workflow;
         let mut seen = vec![false; workflow.nodes().len()];
@@ -111,7 +111,7 @@ mod tests {
     use crate::tests::support::reported;
 
     #[test]
-    fn a_path_round_a_goal_gate_is_reported() {
+    fn a_path_around_a_goal_gate_is_reported() {
         for body in [
             r#"start -> a; a -> verify [condition="context.full=true"]; a -> exit; verify -> exit"#,
             r#"start -> a; a -> verify [condition="outcome=success"]; a -> report -> exit; verify -> exit; report [prompt=r]"#,
@@ -120,12 +120,12 @@ mod tests {
         ] {
             let body = format!("{GRAPH}; {body}");
             let report = reported("goal-gate-bypass", &body);
-            assert!(report.contains("goes round the goal gate `verify`"), "{body}: {report}");
+            assert!(report.contains("bypasses the goal gate `verify`"), "{body}: {report}");
         }
     }
 
     #[test]
-    fn paths_that_all_come_to_the_goal_gate() {
+    fn all_paths_pass_through_the_goal_gate() {
         for body in [
             "start -> a -> verify -> exit",
             r#"start -> a -> verify; verify -> exit [condition="outcome=success"]; verify -> a"#,

@@ -3,12 +3,12 @@ use fabro_graph::NodeKind;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-const OTHER_DIALECT: &str = "put those nodes into a workflow of their own and name it with stack.child_workflow, or lead edges through them";
+const OTHER_DIALECT: &str = "move those nodes to a separate workflow and name it with stack.child_workflow, or route edges through them";
 
-/// A manager loop that observes and steers nodes of its own graph, which we do not run.
+/// A manager loop that observes and steers nodes of its own graph, which is not supported.
 fn of_other_dialect(id: &str) -> String {
     format!(
-        "`{id}` manages nodes of its own graph by `manager.actions`, a dialect that Fabro does not run: here a \
+        "`{id}` manages nodes of its own graph with `manager.actions`, which Fabro does not support: a \
          stack.manager_loop node runs a sub-workflow"
     )
 }
@@ -68,9 +68,9 @@ mod tests {
           fix: add stack.child_workflow="child.fabro"
         "#);
         insta::assert_snapshot!(reported("missing-workflow", "start -> m -> exit; m [shape=house, manager.actions=\"observe,steer\"]"), @r"
-        1:49 error: `m` manages nodes of its own graph by `manager.actions`, a dialect that Fabro does not run: here a stack.manager_loop node runs a sub-workflow
+        1:49 error: `m` manages nodes of its own graph with `manager.actions`, which Fabro does not support: a stack.manager_loop node runs a sub-workflow
           at: manager.actions
-          fix: put those nodes into a workflow of their own and name it with stack.child_workflow, or lead edges through them
+          fix: move those nodes to a separate workflow and name it with stack.child_workflow, or route edges through them
         ");
         insta::assert_snapshot!(reported("missing-attribute", r#"start -> c -> w -> m -> exit; c [shape=parallelogram, script=x]; w [shape=insulator, duration=1s]; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
     }

@@ -3,7 +3,7 @@ use fabro_graph::{Attr, NodeKind};
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// A script that is written in Python and that a shell would run. A shell does not read the first line.
+/// Reports a Python script that a shell would run. The shell ignores the `#!` line.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes().filter(|node| node.kind == NodeKind::Command) {
         let Some(attr) = node.attrs.get("script") else { continue };
@@ -14,12 +14,12 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             Some(file) => format!("`{file}`"),
             None => format!("the script of `{}`", node.id),
         };
-        let message = format!("{name} is written in Python, and a shell runs it");
+        let message = format!("{name} is written in Python, but a shell runs it");
         findings.warning("script-language", attr.span, message, "add language=python");
     }
 }
 
-/// By the name of its file, or by its first line.
+/// Whether its file name or its first line says so.
 fn is_python(attr: &Attr) -> bool {
     let text = attr.value.as_text();
     let first = text.lines().next().unwrap_or_default();
@@ -35,19 +35,19 @@ mod tests {
     use crate::tests::support::{reported, reported_with};
 
     #[test]
-    fn python_is_run_by_python() {
+    fn python_needs_language_python() {
         let files =
             [("x.py", "print(1)"), ("x", "#!/usr/bin/env python3\nprint(1)"), ("x.sh", "ls")];
         insta::assert_snapshot!(reported_with("script-language", r#"start -> a -> b -> c -> exit; a [script="@x.py"]; b [tool_command="@x"]; c [script="@x.sh"]"#, &files, None), @r#"
-        1:53 warning: `x.py` is written in Python, and a shell runs it
+        1:53 warning: `x.py` is written in Python, but a shell runs it
           at: "@x.py"
           fix: add language=python
-        1:79 warning: `x` is written in Python, and a shell runs it
+        1:79 warning: `x` is written in Python, but a shell runs it
           at: "@x"
           fix: add language=python
         "#);
         insta::assert_snapshot!(reported("script-language", r##"start -> a -> exit; a [script="#! /usr/bin/python3\nprint(1)"]"##), @r##"
-        1:43 warning: the script of `a` is written in Python, and a shell runs it
+        1:43 warning: the script of `a` is written in Python, but a shell runs it
           at: "#! /usr/bin/python3\nprint(1)"
           fix: add language=python
         "##);

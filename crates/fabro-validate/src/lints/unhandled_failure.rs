@@ -81,8 +81,8 @@ fn continues_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
     has_plain && !is_decided(checking, ix)
 }
 
-/// Whether a condition on an edge of the node, or of conditional nodes after it, reads how a stage ended. One that
-/// does not parse may.
+/// Whether a condition on an edge of the node, or of conditional nodes after it, reads the result of a
+/// stage. A condition that does not parse counts too.
 fn is_decided(checking: &Checking<'_>, ix: NodeIx) -> bool {
     checking.workflow.deciding_edges(ix).any(|edge| match checking.condition(edge) {
         Some(condition) => {

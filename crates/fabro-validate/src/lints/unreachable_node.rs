@@ -11,7 +11,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     }
     let nodes: Vec<&Node> = checking.workflow.nodes().collect();
     let mut reported = flow.reached.clone();
-    // That a run cannot end is an error, and said once.
+    // Reports only once that the run cannot end.
     let ends = checking.workflow.exits().any(|ix| flow.reached[ix.index()]);
     if !ends && let Some(first) = checking.workflow.exits().next() {
         let exit = nodes[first.index()];

@@ -4,10 +4,10 @@ use fabro_plan::{branch_nodes, reads_element};
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// How many nodes and edges are looked at to find where the branches of a list join.
+/// The maximum number of nodes and edges visited to find where the branches of a list join.
 const STEPS: usize = 100_000;
 
-/// A list of which nothing reads the element.
+/// Reports a list whose element nothing reads.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.of_kind(NodeKind::Parallel) {
         let spec = |ix| checking.spec(ix);
@@ -15,7 +15,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let (Some(list), Some(attr)) = (list, node.for_each()) else { continue };
         let Join::At(join) = join(checking.workflow, ix, &mut { STEPS }) else { continue };
         let path = branch_nodes(checking.workflow, ix, Some(join));
-        // A sub-workflow without inputs of its own may read anything.
+        // A sub-workflow without `inputs.*` may read anything.
         let may_read = |ix| spec(ix).manager().is_some_and(|manager| manager.inputs.is_empty());
         let nodes = path.iter().map(|ix| spec(*ix));
         if reads_element(list, nodes) || path.iter().any(|ix| may_read(*ix)) {
@@ -25,7 +25,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let asks = |kind| matches!(kind, NodeKind::Agent | NodeKind::Prompt);
         let follows = path.iter().any(|ix| asks(checking.workflow.node(*ix).kind));
         let what = if follows {
-            "it follows each prompt there, as JSON"
+            "it is appended to each prompt as JSON"
         } else {
             "every branch does the same"
         };
@@ -49,11 +49,11 @@ mod tests {
     }
 
     #[test]
-    fn an_element_is_read() {
+    fn reports_lists_whose_element_nothing_reads() {
         let unread = "no prompt and no script on the path of `each` reads the element";
         let prompt = list("work [prompt=\"Do it.\"]");
         assert!(
-            prompt.contains(&format!("{unread}: it follows each prompt there, as JSON")),
+            prompt.contains(&format!("{unread}: it is appended to each prompt as JSON")),
             "{prompt}"
         );
         assert!(prompt.contains("fix: write {{ context.file }} where it belongs"), "{prompt}");

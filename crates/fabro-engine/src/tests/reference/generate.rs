@@ -1,4 +1,4 @@
-//! Random small workflows: a seed gives the same one every time.
+//! Generates small random workflows, deterministic by seed.
 
 use super::graph::{
     Class, Condition, Edge, ExitStatus, Graph, Kind, Node, OnFailure, Reply, Targets,
@@ -6,7 +6,7 @@ use super::graph::{
 
 const LABELS: [&str; 3] = ["alpha", "beta", "gamma"];
 
-/// `SplitMix64`: a small generator of numbers that are the same on every platform.
+/// `SplitMix64`: a small random number generator with the same output on every platform.
 struct Random(u64);
 
 impl Random {
@@ -55,7 +55,7 @@ pub(super) fn graph(seed: u64) -> Graph {
     nodes[0].edges.push(Edge { to: first, ..Edge::default() });
     for index in 1..=stages {
         let target = |random: &mut Random| {
-            // Mostly forwards, so that most runs come to an exit.
+            // Mostly forward, so that most runs reach an exit.
             if random.one_in(4) {
                 1 + random.below(count - 1)
             } else {
@@ -66,7 +66,7 @@ pub(super) fn graph(seed: u64) -> Graph {
             let to = target(&mut random);
             let mut edge = edge(&mut random, to);
             edge.restart &= runs(&nodes, to);
-            // Two edges that differ in nothing are one choice.
+            // Skips duplicates: the choice between two equal edges is not defined.
             let same = |other: &Edge| other.to == to && other.condition == edge.condition;
             if !nodes[index].edges.iter().any(same) {
                 nodes[index].edges.push(edge);

@@ -1,8 +1,8 @@
-//! Small workflows for the reference model: what it reads, and the same as a workflow file.
+//! Small workflows for the reference model, and their source as workflow files.
 
 use std::fmt::Write as _;
 
-/// What a node does when its stage fails and no other edge is there for it.
+/// The `on_failure` policy of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnFailure {
     Stop,
@@ -17,11 +17,11 @@ pub(super) enum Kind {
     Start,
     /// Runs, and ends as its replies say.
     Stage,
-    /// Passes the outcome of the stage before on.
+    /// Passes on the outcome of the previous stage.
     Conditional,
     /// Runs, and succeeds.
     Wait,
-    /// Ends the run; with the status that it states.
+    /// Ends the run, with this status if set.
     Exit(Option<ExitStatus>),
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Condition {
     Deterministic,
     /// `failure_class=transient_infra`
     Transient,
-    /// A context key that stages set.
+    /// The value of a context key that stages set.
     Flag(bool),
     /// `internal.node_visit_count < n`
     VisitsBelow(u32),
@@ -53,7 +53,7 @@ impl Condition {
         !matches!(self, Self::Flag(_) | Self::VisitsBelow(_))
     }
 
-    /// Whether it can hold after a failure, and not after a success.
+    /// Whether it can hold after a failure but not after a success.
     pub(super) fn is_for_failures(self) -> bool {
         matches!(self, Self::Failed | Self::Deterministic | Self::Transient)
     }
@@ -80,7 +80,7 @@ pub(super) enum Class {
     Transient,
 }
 
-/// The end of one attempt of a stage.
+/// The result of one attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reply {
     /// The class of a failure, and whether the stage stated it.
@@ -101,7 +101,7 @@ pub(super) struct Node {
     pub(super) max_visits: Option<u32>,
     pub(super) max_retries: Option<u32>,
     pub(super) edges: Vec<Edge>,
-    /// In order, the last one repeated; a success when there are none.
+    /// In order; the last one repeats. Without replies the stage succeeds.
     pub(super) replies: Vec<Reply>,
 }
 
@@ -139,13 +139,13 @@ impl Graph {
         }
     }
 
-    /// The start, and the nodes that run something.
+    /// The start and the nodes that run something.
     pub(super) fn nodes_that_run(&self) -> impl Iterator<Item = usize> {
         let runs = |kind: Kind| matches!(kind, Kind::Start | Kind::Stage | Kind::Wait);
         (0..self.nodes.len()).filter(move |node| runs(self.nodes[*node].kind))
     }
 
-    /// The same as a workflow file.
+    /// The source of the workflow file.
     pub(super) fn source(&self) -> String {
         let mut text = format!("digraph {{ max_node_visits={}", self.max_node_visits);
         if let Some(policy) = self.on_failure {

@@ -1,5 +1,5 @@
-//! The engine against a reference model, on generated workflows: both have to run the same stages and
-//! to come to the same end. `FABRO_MODEL_GRAPHS=1000000` compares more of them.
+//! Compares the engine with a reference model on generated workflows: both must run the same stages
+//! and end the same way. Set `FABRO_MODEL_GRAPHS=1000000` to compare more workflows.
 
 mod generate;
 mod graph;
@@ -46,7 +46,7 @@ fn outcome(graph: &Graph, reply: &ModelReply) -> Outcome {
     }
 }
 
-/// What the engine does.
+/// Runs the engine.
 fn engine(graph: &Graph) -> Story {
     let replies = replies(graph);
     let replies: Vec<_> =
@@ -76,7 +76,7 @@ fn engine(graph: &Graph) -> Story {
     Story { stages, end: end.expect("the run ends") }
 }
 
-/// What differs, if anything.
+/// Describes the difference between engine and model, if any.
 fn difference(seed: u64) -> Option<String> {
     let graph = generate::graph(seed);
     let (engine, model) = (engine(&graph), model::run(&graph));

@@ -1,6 +1,7 @@
-//! The reference model: which edge a run takes and whether it is green, written from the rules in
-//! `docs/workflow-language.md` ("Transitions", "Failures and retries", "What a green run means",
-//! "Loops, visits, goal gates, restarts") and from nothing else. It covers one line without fan-outs.
+//! The reference model: which edges a run takes and whether it succeeds. It implements only the rules
+//! in `docs/workflow-language.md` ("Transitions", "Failures and retries", "What a green run means",
+//! "Loops, visits, goal gates, restarts"), independently of the engine. It covers one line without
+//! fan-outs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +9,12 @@ use super::graph::{
     Class, Condition, Edge, ExitStatus, Graph, Kind, Node, OnFailure, Reply, Targets,
 };
 
-/// How often the same failure may leave a node backwards (`loop_restart_signature_limit`).
+/// How often a node may jump back with the same failure (`loop_restart_signature_limit`).
 const BREAKER_LIMIT: u32 = 3;
-/// How many nodes a line may pass without running a stage.
+/// How many nodes a line may traverse without running a stage.
 const MAX_PASSES: u32 = 1_000;
 
-/// What happened: the stages that ran, with their results, and the end.
+/// The stages that ran, with their results, and how the run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Story {
     pub(super) stages: Vec<String>,
@@ -22,7 +23,7 @@ pub(super) struct Story {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The exit was reached; with the nodes of failures that nothing handled.
+    /// The exit was reached, with the nodes of unhandled failures.
     Completed { unhandled: BTreeSet<String> },
     /// The run failed, with the class of the failure.
     Failed(&'static str),
@@ -43,7 +44,7 @@ enum Tier {
     Plain,
 }
 
-/// The result of the last stage: what conditional nodes pass on.
+/// The result of the last stage, which conditional nodes pass on.
 #[derive(Clone, Debug)]
 struct Last {
     node: usize,
@@ -53,8 +54,8 @@ struct Last {
     suggested: Vec<usize>,
 }
 
-/// The failure that the line is leaving: until another stage runs it may still turn out to lead
-/// straight to an exit.
+/// The last failure of the line. Until another stage runs, the line may still reach an exit, which
+/// makes the failure unhandled.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     node: usize,
@@ -71,13 +72,14 @@ struct Run<'g> {
     last: Last,
     leaving: Option<Leaving>,
     open: BTreeSet<usize>,
-    /// The last result of each node, and when it was visited first.
+    /// For each node: the rank of its first visit, and its last result.
     ends: BTreeMap<usize, (usize, Status, Option<Class>)>,
-    /// How often each failure of a node left it backwards; `false`: that it was never visited.
+    /// How often the line jumped back because of a node; `false` counts a goal gate that was never
+    /// visited.
     breaker: BTreeMap<(usize, bool), u32>,
 }
 
-/// Where the line goes, or how the run ends.
+/// The next node, or how the run ends.
 type Step = Result<usize, End>;
 
 pub(super) fn run(graph: &Graph) -> Story {
@@ -135,7 +137,7 @@ impl<'g> Run<'g> {
     }
 
     fn stage(&mut self, at: usize) -> Step {
-        self.stopped_before(self.node(at).kind)?;
+        self.settle_failure(self.node(at).kind)?;
         if !self.may_enter(at) {
             return Err(End::Failed("compilation_loop"));
         }
@@ -160,11 +162,11 @@ impl<'g> Run<'g> {
         self.leave(at, chosen)
     }
 
-    /// Runs the stage until it succeeds or no attempt is left.
+    /// Runs attempts until one succeeds or none is left.
     fn attempts(&mut self, at: usize) -> Reply {
         let node = self.node(at);
         let mut left = node.max_retries.unwrap_or(0);
-        // Where a repair follows, the same input is not tried again.
+        // A deterministic failure with a recovery path is not retried.
         let Targets { first, fallback } = node.targets;
         let repaired =
             first.is_some() || fallback.is_some() || self.has_edge_for_failures(at, &mut vec![]);
@@ -224,7 +226,7 @@ impl<'g> Run<'g> {
         } else {
             self.open.remove(&at);
             self.breaker.retain(|(node, _), _| *node != at);
-            // A wait is no stage that does something about a failure.
+            // A wait does not handle a failure.
             self.leaving.filter(|_| self.node(at).kind == Kind::Wait)
         };
     }
@@ -235,7 +237,7 @@ impl<'g> Run<'g> {
         self.leave(at, chosen)
     }
 
-    /// Whether the failure of the stage has an edge that is not a plain one, also after conditional
+    /// Whether the failed stage takes an edge that is not a plain one, directly or after conditional
     /// nodes.
     fn has_own_edge(&self, at: usize) -> bool {
         let mut at = at;
@@ -264,7 +266,7 @@ impl<'g> Run<'g> {
         self.choose_among(at, &|_| true)
     }
 
-    /// The edge that the node is left by, and its tier; of the last tier only edges that may be taken.
+    /// Selects the edge and its tier. `may_follow` filters the edges of the last tier.
     fn choose_among(
         &self,
         at: usize,
@@ -311,8 +313,8 @@ impl<'g> Run<'g> {
             self.restart();
             return Ok(edge.to);
         }
-        let beside = |edge: &Edge| edge.condition.is_some_and(Condition::reads_result);
-        let handles = tier < Tier::Plain || self.node(at).edges.iter().any(beside);
+        let reads_result = |edge: &Edge| edge.condition.is_some_and(Condition::reads_result);
+        let handles = tier < Tier::Plain || self.node(at).edges.iter().any(reads_result);
         if let Some(leaving) = &mut self.leaving
             && self.last.node == leaving.node
             && handles
@@ -322,8 +324,8 @@ impl<'g> Run<'g> {
         Ok(edge.to)
     }
 
-    /// A node that runs or ends comes next: the failure that the line leaves is handled, or counts.
-    fn stopped_before(&mut self, next: Kind) -> Result<(), End> {
+    /// Settles the leaving failure before a stage or an exit: it is handled, or it may end the run.
+    fn settle_failure(&mut self, next: Kind) -> Result<(), End> {
         let Some(leaving) = self.leaving else { return Ok(()) };
         let handled = leaving.handled && next != Kind::Exit(None);
         if handled && next != Kind::Wait {
@@ -338,7 +340,7 @@ impl<'g> Run<'g> {
         }))
     }
 
-    /// Whether an unhandled failure of the node ends the run. A goal gate has its own rule at the exit.
+    /// Whether an unhandled failure of the node ends the run. Goal gates are checked at the exit.
     fn stops(&self, node: usize) -> bool {
         match self.node(node).on_failure {
             Some(policy) => policy == OnFailure::Stop,
@@ -356,7 +358,7 @@ impl<'g> Run<'g> {
         Ok(to)
     }
 
-    /// The retry target of a failed node that still has visits left.
+    /// The first retry target of a failed node that may still be visited.
     fn jump(&mut self, failed: usize, class: Class, was_visited: bool) -> Step {
         let Targets { first, fallback } = self.node(failed).targets;
         let graph = self.graph.targets;
@@ -386,13 +388,13 @@ impl<'g> Run<'g> {
     }
 
     fn exit(&mut self, status: Option<ExitStatus>) -> Step {
-        self.stopped_before(Kind::Exit(status))?;
+        self.settle_failure(Kind::Exit(status))?;
         if status == Some(ExitStatus::Failed) {
             return Err(End::Failed("deterministic"));
         }
         if let Some(gate) = self.unmet_gate(status) {
             let class = self.ends.get(&gate).and_then(|end| end.2);
-            // One that was never visited counts like one that failed.
+            // A gate that was never visited counts as failed.
             let to = self.jump(gate, class.unwrap_or(Class::Deterministic), class.is_some());
             let to = to.map_err(|_| End::Failed("deterministic"))?;
             self.open.remove(&gate);
@@ -406,8 +408,8 @@ impl<'g> Run<'g> {
         Err(End::Completed { unhandled })
     }
 
-    /// The first goal gate that did not end well, in the order of first visits; else one that was
-    /// never visited, unless the exit says a status.
+    /// The first failed goal gate in the order of first visits; otherwise one that was never visited,
+    /// unless the exit has a status.
     fn unmet_gate(&self, status: Option<ExitStatus>) -> Option<usize> {
         let is_gate = |node: &usize| self.node(*node).goal_gate;
         let bad = self.ends.iter().filter(|(node, end)| is_gate(node) && end.1 == Status::Failed);

@@ -67,7 +67,7 @@ async fn the_workflow_is_told_only_where_it_is_configured() {
 async fn a_program_gets_the_environment_it_is_given() {
     let servers = connect(stdio("")).await;
     let said = shown(&call(&tool(&servers, "env"), json!({})).await);
-    // The mark by which a server and what it starts are found and ended.
+    // The variable by which the server and its child processes are found and killed.
     let (mark, given) = said.split_once('\n').unwrap();
     assert!(mark.starts_with("FABRO_AGENT="), "{said}");
     assert_snapshot!(given, @r"

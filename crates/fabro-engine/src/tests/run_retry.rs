@@ -1,8 +1,9 @@
-//! Retries of runs that have ended: what failed runs again, what was finished stays.
+//! Retries of ended runs: failed stages run again, finished work is kept.
 
 use super::*;
 
-/// Retries what failed, and drives on; the stages that run again, and those that ran.
+/// Retries a run and drives it to its end. Returns the retried stages, the stages that ran, and the
+/// status.
 #[track_caller]
 fn retry(bench: &Bench) -> String {
     let events = bench.events();
@@ -14,7 +15,7 @@ fn retry(bench: &Bench) -> String {
     now(bench.store.append(bench.run_id, last, &Batch::of(&[event]))).unwrap();
     bench.script.ran.lock().unwrap().clear();
     let end = bench.drive(Input::Resume { max_cost: None });
-    // The log is one that can be continued.
+    // The log still replays.
     RunState::try_replay(bench.run_id, &bench.events()).unwrap();
     let RunEnd::Over(status, _) = end else { panic!("{end:?}") };
     format!("{names} | {} | {status}", bench.script.ran.lock().unwrap().join(" "))
@@ -67,7 +68,7 @@ fn a_retry_may_fail_and_be_retried() {
 }
 
 #[test]
-fn branches_that_were_canceled_go_on() {
+fn canceled_branches_continue() {
     let bench = Bench::new(
         "digraph { start -> fork; fork [shape=component, join_policy=all_success, on_failure=stop] join [shape=tripleoctagon]
          fork -> a -> join; fork -> b -> join; join -> exit }",
@@ -78,7 +79,7 @@ fn branches_that_were_canceled_go_on() {
 }
 
 #[test]
-fn nested_fan_outs_keep_what_was_finished() {
+fn nested_fan_outs_keep_finished_work() {
     let bench = Bench::new(
         "digraph { start -> fork; fork [shape=component] join [shape=tripleoctagon]
          fork -> inner; inner [shape=component] meet [shape=tripleoctagon] inner -> x -> meet; inner -> y -> meet;
@@ -89,7 +90,7 @@ fn nested_fan_outs_keep_what_was_finished() {
     insta::assert_snapshot!(retry(&bench), @"fork@1/inner/inner@1/y/y@1 | y@1.1 meet@1.1 z@1.1 join@1.1 | succeeded");
 }
 
-/// Everything up to any commit of the retry can be continued.
+/// A retry that is killed after any commit can be resumed.
 #[test]
 fn a_retry_survives_kills() {
     let replies = [("b2", vec![exits(1), ok()])];
@@ -99,7 +100,7 @@ fn a_retry_survives_kills() {
     retry(&bench);
     let events = bench.events();
     for cut in before + 1..events.len() {
-        // The end of a fan-out is one commit, and so is that of the run.
+        // The events that end a fan-out are one commit, and so are those that end the run.
         let last = &events[cut - 1].entry;
         if matches!(last.body, EventBody::ParallelCompleted { .. })
             || last.node_id.as_deref() == Some("exit")
