@@ -131,7 +131,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     })
 }
 
-/// The stage that a run which did not succeed failed with.
+/// The first cause of a run that did not succeed.
 fn first_cause(result: &DriveResult) -> Option<&StageFailure> {
     match result {
         DriveResult::Failed { cause, .. } => cause.as_deref(),
@@ -140,7 +140,7 @@ fn first_cause(result: &DriveResult) -> Option<&StageFailure> {
     }
 }
 
-/// The tokens and US dollars that a run has used, its sub-workflows, failed attempts and canceled branches included.
+/// The tokens and US dollars that a run used, including sub-workflows, failed attempts and canceled branches.
 async fn spent(run: RunId, global: &Global) -> anyhow::Result<(u64, f64)> {
     let store = global.store_to_read()?;
     let mut logs = Vec::new();
@@ -226,7 +226,7 @@ async fn interrupted(
     }
 }
 
-/// The failed checks that a person has overridden in a run that has ended; empty without any.
+/// The failed checks of an ended run that a person overrode; empty if there are none.
 async fn overridden_text(run: RunId, global: &Global) -> anyhow::Result<String> {
     let last = last_state_event(&global.store_to_read()?, run).await?;
     let checks = last.iter().flat_map(|last| last.entry.body.overridden());
@@ -234,7 +234,7 @@ async fn overridden_text(run: RunId, global: &Global) -> anyhow::Result<String> 
     Ok(lines.collect::<Vec<_>>().concat())
 }
 
-/// A failed check that a person has overridden, and how.
+/// A failed check that a person overrode, with the choice and the gate.
 pub(crate) fn overridden(check: &OverriddenCheck) -> String {
     let OverriddenCheck { check, gate, choice, by } = check;
     let text = format!("{}, by {by} ({choice} at {gate}): {}", check.node, check.failure.message);
@@ -360,7 +360,7 @@ const LISTED: usize = 5;
 
 fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> String {
     let count = match unhandled.len() {
-        0 => "its exit says so".to_owned(),
+        0 => "the exit sets this status".to_owned(),
         1 => "1 failure was not handled".to_owned(),
         count => format!("{count} failures were not handled"),
     };

@@ -117,7 +117,7 @@ fn words_that_are_no_commands_lead_to_settings() {
     exit 2
     ── stderr
     error: there is no command `secrets`
-      help: `fabro settings` shows which settings hold; secrets are environment variables of the shell that starts a run
+      help: `fabro settings` shows the settings in force; secrets are environment variables of the shell that starts a run
     ");
 }
 

@@ -24,7 +24,7 @@ fn only_failed_elements_run_again() {
     std::fs::write(project.path().join("ok"), "").unwrap();
     let told = project.run(&["retry", "latest"]);
     assert!(told.starts_with("exit 0"), "{told}");
-    assert!(told.contains("again: each@1/work[1]/work@1\n"), "{told}");
+    assert!(told.contains("retrying: each@1/work[1]/work@1\n"), "{told}");
     let context = project.json(&["context", "latest", "--json"]);
     let ran = std::fs::read_to_string(project.path().join("ran")).unwrap();
     let mut ran: Vec<&str> = ran.lines().collect();
@@ -47,7 +47,7 @@ fn a_retry_goes_into_sub_workflows() {
     std::fs::write(project.path().join("ok"), "").unwrap();
     let told = project.run(&["retry", "latest"]);
     assert!(told.starts_with("exit 0"), "{told}");
-    assert!(told.contains("again: sub@1/b@1\n"), "{told}");
+    assert!(told.contains("retrying: sub@1/b@1\n"), "{told}");
     let ran = std::fs::read_to_string(project.path().join("ran")).unwrap();
     assert_eq!(ran, "a\nb\nb\nlast\n");
 }

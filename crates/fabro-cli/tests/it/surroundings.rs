@@ -55,7 +55,7 @@ fn a_repository_that_git_refuses_is_no_damage() {
     let project = repository();
     project.write(".git/index", b"x");
     let verified = checked(&project);
-    let said = "not damaged, but what stages changed was not recorded: the files that stages touch are not known: \
+    let said = "not damaged, but changes of stages were not recorded: the files that stages touch are not known: \
                 git status failed: fatal: .git/index: index file smaller than expected";
     assert!(verified.contains(said), "{verified}");
     let whole = repository();
