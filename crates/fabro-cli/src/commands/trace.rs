@@ -143,8 +143,8 @@ fn undelivered(failed: &ExportError) -> anyhow::Error {
     error::failed(failed.to_string(), "start the collector, or correct its address")
 }
 
-/// Sends the trace of a run that ended or paused, where the settings named a collector when it was created. A failure is a warning:
-/// the run is what it is.
+/// Sends the trace of a run that ended or paused, if the settings named a collector when the run was created. A failure
+/// is only a warning.
 pub async fn send_at_end(run: RunId, global: &Global) {
     if let Err(failed) = try_send(run, global).await {
         global.warn([format!(
