@@ -105,7 +105,7 @@ fn a_copied_store_replays_the_same() {
 }
 
 #[test]
-fn two_runs_are_compared_the_old_one_first() {
+fn compare_shows_the_old_run_first() {
     let project = Project::with(&[(
         "w.fabro",
         r#"digraph W {

@@ -1,4 +1,4 @@
-//! `fabro retry`, `max_time` and `concurrency`, tried as a program.
+//! End-to-end tests of `fabro retry`, `max_time` and `concurrency`.
 
 use std::process::Stdio;
 
@@ -31,7 +31,7 @@ fn only_failed_elements_run_again() {
     ran.sort_unstable();
     assert_eq!(ran, ["one", "three", "two", "two"]);
     assert_eq!(context["parallel.results"].as_array().unwrap().len(), 3);
-    // Nothing is left.
+    // Nothing is left to retry.
     assert_eq!(project.exit(&["retry", "latest"]), 2);
     assert_eq!(project.exit(&["verify"]), 0);
 }
@@ -53,7 +53,7 @@ fn a_retry_goes_into_sub_workflows() {
 }
 
 #[test]
-fn a_run_ends_at_its_max_time_and_a_retry_goes_on() {
+fn max_time_fails_a_run_and_retry_continues_it() {
     let workflow = "digraph slow { start -> w -> exit; w [shape=insulator, duration=3s] }";
     let project = Project::with(&[
         ("slow.fabro", workflow),
