@@ -293,8 +293,8 @@ fn create_dirs(dir: &Path) -> io::Result<()> {
     sync_dir(above)
 }
 
-/// Gives what was just created in a directory to the user whose directory it is: root may write in the store of
-/// another user, who has to write there later.
+/// Changes the owner of a new file or directory to that of its parent: when root writes to another user's store, that
+/// user has to be able to write there later.
 #[cfg(unix)]
 fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, lchown};
@@ -304,7 +304,7 @@ fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
         return Ok(());
     }
     match lchown(created, Some(owner.uid()), Some(owner.gid())) {
-        // Only root may: it is a directory of another user who lets this one write there.
+        // Only root can do that: here another user lets this one write to their directory.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         given => given,
     }

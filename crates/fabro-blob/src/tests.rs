@@ -269,12 +269,12 @@ fn long_texts_are_cut_nowhere() {
 
 #[cfg(unix)]
 #[test]
-fn what_root_stores_for_another_user_is_that_users() {
+fn files_that_root_creates_belong_to_the_owner_of_the_store() {
     use std::os::unix::fs::{MetadataExt as _, chown};
 
     let (dir, blobs) = dir();
     fs::create_dir(dir.path().join("state")).unwrap();
-    // Only root may give files away.
+    // Only root can change owners.
     if chown(dir.path().join("state"), Some(4321), Some(4322)).is_err() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Commands that an agent may not use: those that change runs.
+//! Refuses commands that change runs when an agent starts them.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use fabro_terminal::clean;
 
 use crate::error;
 
-/// Set for all that an agent starts.
-const MARK: &str = "FABRO_AGENT";
+/// An environment variable of every process that an agent starts.
+const AGENT_VARIABLE: &str = "FABRO_AGENT";
 
-/// More ancestors than any process has.
-const ANCESTORS: usize = 256;
+/// Upper bound of the walk up the process tree.
+const MAX_ANCESTORS: usize = 256;
 
-/// Refuses a command that an agent has started: it could answer the gate that it is checked by. Its own variables and those
-/// of the processes above it say so.
+/// Refuses a command that an agent started: the agent could approve its own work. Checks the environment of this
+/// process and of its ancestors.
 pub fn refuse() -> anyhow::Result<()> {
     let Some(process) = started_by() else { return Ok(()) };
     Err(error::usage(
@@ -22,16 +22,16 @@ pub fn refuse() -> anyhow::Result<()> {
     ))
 }
 
-/// The process of an agent that has started this one.
+/// The nearest process, this one or an ancestor, that an agent started.
 fn started_by() -> Option<String> {
-    if std::env::var_os(MARK).is_some() {
+    if std::env::var_os(AGENT_VARIABLE).is_some() {
         return Some(format!("this process ({})", std::process::id()));
     }
     let mut pid = parent(std::process::id())?;
-    for _ in 0..ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let mark = format!("{MARK}=");
-        if environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes())) {
+        let prefix = format!("{AGENT_VARIABLE}=");
+        if environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(prefix.as_bytes())) {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             return Some(format!("process {pid} (`{}`)", clean(name.trim())));
         }
@@ -40,13 +40,13 @@ fn started_by() -> Option<String> {
     None
 }
 
-/// This process and those above it, by id and name, for the record of what it does: `4711 fabro < 4700 bash < 1 init`.
-/// `None` where the system does not tell.
+/// This process and its ancestors, by id and name, for the audit record: `4711 fabro < 4700 bash < 1 init`.
+/// `None` without `/proc`.
 pub fn ancestry() -> Option<String> {
-    const SHOWN: usize = 4;
+    const MAX_LISTED: usize = 4;
     let mut all = Vec::new();
     let mut pid = Some(std::process::id());
-    while let Some(id) = pid.filter(|_| all.len() < SHOWN) {
+    while let Some(id) = pid.filter(|_| all.len() < MAX_LISTED) {
         let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
         all.push(format!("{id} {}", clean(name.trim())));
         pid = parent(id);
@@ -54,10 +54,10 @@ pub fn ancestry() -> Option<String> {
     Some(all.join(" < "))
 }
 
-/// The parent of a process; `None` above the first one, and outside Linux.
+/// The parent of a process; `None` for the first process, and outside Linux.
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the process, which may have any characters, stands in parentheses.
+    // The process name is in parentheses and may contain any characters.
     let stat = String::from_utf8_lossy(&stat).into_owned();
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split_ascii_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)

@@ -37,7 +37,7 @@ pub enum Command {
     Resume(resume::ResumeArgs),
     /// Run again what failed in a run, and continue it
     #[command(
-        after_help = "Examples:\n  fabro retry latest\n  fabro retry 01K3 --max-cost 20\n\nFailed stages, failed elements of a list and failed or canceled branches run again, in sub-workflows too, and then what follows them. What was finished stays. The run keeps its workflow and settings: after a change of these, start a new run."
+        after_help = "Examples:\n  fabro retry latest\n  fabro retry 01K3 --max-cost 20\n\nFailed stages, failed elements of a list and failed or canceled branches run again, in sub-workflows too, and then what follows them. Finished stages are not rerun. The run keeps its workflow and settings: after a change of these, start a new run."
     )]
     Retry(resume::ResumeArgs),
     #[command(visible_aliases = ["check", "lint"])]
@@ -104,7 +104,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it changes runs that exist, or lets others do so.
+    /// Whether the command changes existing runs, or lets others change them.
     fn changes_runs(&self) -> bool {
         match self {
             Self::Resume(_)

@@ -136,7 +136,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     })
 }
 
-/// The stage that a run which did not succeed failed with.
+/// The first cause of a run that did not succeed.
 fn first_cause(result: &DriveResult) -> Option<&StageFailure> {
     match result {
         DriveResult::Failed { cause, .. } => cause.as_deref(),
@@ -145,7 +145,7 @@ fn first_cause(result: &DriveResult) -> Option<&StageFailure> {
     }
 }
 
-/// The tokens and US dollars that a run has used, its sub-workflows, failed attempts and canceled branches included.
+/// The tokens and US dollars that a run used, including sub-workflows, failed attempts and canceled branches.
 async fn spent(run: RunId, global: &Global) -> anyhow::Result<(u64, f64)> {
     let store = global.store_to_read()?;
     let mut logs = Vec::new();
@@ -238,7 +238,7 @@ fn show(text: anyhow::Result<String>, unshown: &mut Vec<String>) {
     }
 }
 
-/// The failed checks that a person has overridden in a run that has ended; empty without any.
+/// The failed checks of an ended run that a person overrode; empty if there are none.
 async fn overridden_text(run: RunId, global: &Global) -> anyhow::Result<String> {
     let last = last_state_event(&global.store_to_read()?, run).await?;
     let checks = last.iter().flat_map(|last| last.entry.body.overridden());
@@ -365,7 +365,7 @@ const LISTED: usize = 5;
 
 fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> String {
     let count = match unhandled.len() {
-        0 => "its exit says so".to_owned(),
+        0 => "the exit sets this status".to_owned(),
         1 => "1 failure was not handled".to_owned(),
         count => format!("{count} failures were not handled"),
     };

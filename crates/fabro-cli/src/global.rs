@@ -92,7 +92,7 @@ pub fn stdout_width() -> usize {
     }
 }
 
-/// A line for stderr, in lines that fit into the terminal.
+/// Wraps a line for stderr to the width of the terminal.
 pub fn wrapped(line: &str) -> String {
     match rustix::termios::tcgetwinsize(io::stderr()) {
         Ok(size) if size.ws_col > 0 => fabro_terminal::wrap(line, size.ws_col.into(), 2),

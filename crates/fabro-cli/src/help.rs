@@ -12,9 +12,9 @@ use crate::cli::Cli;
 /// Commands that belong together.
 struct Group {
     title: &'static str,
-    /// What most people need.
+    /// Commands that `-h` shows too.
     common: &'static [&'static str],
-    /// What only `--help` shows.
+    /// Commands that only `--help` shows.
     rare: &'static [&'static str],
 }
 
@@ -68,14 +68,14 @@ pub fn command() -> Command {
         .after_long_help(long)
 }
 
-/// A line for each command, with the titles of the groups in a column of their own.
+/// A line for each command, with the group titles in the first column.
 fn commands(root: &Command, is_long: bool) -> String {
     let styles = Styles::styled();
     let mut text = String::new();
     for Group { title, common, rare } in &GROUPS {
         let rare = if is_long { *rare } else { &[] };
         for (row, name) in common.iter().chain(rare).enumerate() {
-            // A style at the beginning of a line would mislead the wrapping of clap.
+            // clap wraps a line wrongly if it begins with a style.
             text.push_str("  ");
             match row {
                 0 => column(&mut text, styles.get_header(), title, TITLE),
@@ -89,7 +89,7 @@ fn commands(root: &Command, is_long: bool) -> String {
     text
 }
 
-/// A styled text, padded to a width outside of its style, which may underline it.
+/// A styled text. The padding is not styled, since the style may underline.
 fn column(line: &mut String, style: &Style, text: &str, width: usize) {
     let _ = write!(line, "{style}{text}{style:#}{}", " ".repeat(width.saturating_sub(text.len())));
 }

@@ -94,7 +94,7 @@ const HINTS: [Hint; 22] = [
     hint(
         &["secrets", "secret", "keys", "env", "vault"],
         "settings",
-        "shows which settings hold; secrets are environment variables of the shell that starts a run",
+        "shows the settings in force; secrets are environment variables of the shell that starts a run",
     ),
     hint(
         &["login", "auth", "version"],

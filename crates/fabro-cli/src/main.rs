@@ -86,7 +86,7 @@ fn refused(error: &clap::Error) -> ExitCode {
     let global = global::Global::default();
     let paint = if error.use_stderr() { global.paint_stderr() } else { global.paint_stdout() };
     let text = error.render();
-    // The styles of clap are trusted, but what was typed may hold escape sequences of its own.
+    // clap's styles are trusted, but arguments may contain escape sequences.
     let is_plain = args.iter().all(|arg| matches!(clean(arg), Cow::Borrowed(_)));
     let text = if paint.is_on() && is_plain {
         text.ansi().to_string()

@@ -36,7 +36,7 @@ pub fn stdout(text: &str) -> anyhow::Result<()> {
     trusted(&if is_seen { safe(text) } else { Cow::Borrowed(text) })
 }
 
-/// Writes to stdout as it is, also to a terminal: what has no part that this program did not make.
+/// Writes trusted text to stdout unescaped, also to a terminal. It must not contain untrusted input.
 pub fn trusted(text: &str) -> anyhow::Result<()> {
     fabro_terminal::stdout(text).map_err(|error| match error.kind() {
         // The reader has closed the pipe, which is not an error.

@@ -102,7 +102,7 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
         }
         RunError::NoSuchGate { open, .. } => {
             let open = gate_lines(&open);
-            usage(message, format!("these wait; a text of several words stands in quotes:{open}"))
+            usage(message, format!("waiting gates (quote a text of several words):{open}"))
         }
         RunError::AmbiguousGate { gates } => {
             usage(message, format!("name one of them before the choice:{}", gate_lines(&gates)))
@@ -197,7 +197,7 @@ pub fn without_warnings(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What to do about a store of another user.
+/// Advice for a store that belongs to another user.
 fn foreign_store(error: &StoreError) -> Option<String> {
     let path = match error {
         StoreError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => path,
@@ -248,7 +248,7 @@ pub fn next(error: &anyhow::Error) -> Option<Cow<'_, str>> {
 /// How many gates an error lists.
 const LISTED_GATES: usize = 20;
 
-/// Each of these gates on a line of its own.
+/// One line for each gate.
 fn gate_lines(gates: &[NamedGate]) -> String {
     let mut text = String::new();
     for gate in gates.iter().take(LISTED_GATES) {

@@ -1,4 +1,4 @@
-//! Which settings hold, and where each is set.
+//! The settings in force and their sources.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::owner::check_owner;
 use crate::reader::review;
 use crate::review::SettingsFile;
 
-/// A setting that holds.
+/// A setting in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EffectiveSetting {
@@ -45,7 +45,7 @@ pub enum SettingSource {
         /// The name of the variable.
         variable: String,
     },
-    /// Nowhere.
+    /// Nowhere: it is the default.
     Default,
 }
 
@@ -72,21 +72,22 @@ const DEFAULTS: [(&str, &str); 19] = [
     ("run.sandbox.provider", r#""local""#),
 ];
 
-/// Tables with entries that a stronger file replaces as a whole, by the number of parts of such an entry's name.
-const WHOLE: [(&str, usize); 3] = [("providers.", 2), ("models.", 2), ("run.agent.mcp.", 4)];
+/// Tables whose entries a stronger file replaces as a whole, with the number of parts of an entry's name.
+const REPLACED_WHOLE: [(&str, usize); 3] =
+    [("providers.", 2), ("models.", 2), ("run.agent.mcp.", 4)];
 
-/// Lists that are joined.
-const JOINED: [&str; 3] = ["run.hooks", "run.agent.tools", "webhooks"];
+/// Lists that are concatenated over all files.
+const CONCATENATED: [&str; 3] = ["run.hooks", "run.agent.tools", "webhooks"];
 
-/// Tables of which each entry is a setting of its own.
-const ENTRIES: [&str; 2] = ["run.inputs", "run.sandbox.env"];
+/// Tables whose entries are separate settings.
+const ENTRY_TABLES: [&str; 2] = ["run.inputs", "run.sandbox.env"];
 
-/// Settings that belong to another one: where a stronger file sets that, a weaker one's does not hold.
-const BESIDE: [(&str, &str); 2] =
+/// Settings that depend on another one: when a stronger file sets the other one, a weaker file's value is ignored.
+const DEPENDENT: [(&str, &str); 2] =
     [("run.model.provider", "run.model.name"), ("run.model.script_when", "run.model.script")];
 
-/// The settings that hold of these files, the strongest first, with providers that `lookup` finds variables for and the
-/// defaults; by name.
+/// The settings in force: of these files (the strongest first), of providers whose variables `lookup` finds, and
+/// defaults. Sorted by name.
 ///
 /// # Errors
 ///
@@ -99,7 +100,7 @@ pub fn effective_settings(
     for (path, kind) in files {
         let stronger: BTreeSet<String> = found.iter().map(|it| it.name.clone()).collect();
         let own = settings_of(path.clone(), *kind)?;
-        found.extend(own.into_iter().filter(|it| holds(&it.name, &stronger)));
+        found.extend(own.into_iter().filter(|it| is_in_force(&it.name, &stronger)));
     }
     for provider in detect_providers(&lookup) {
         let name = format!("providers.{}", provider.name);
@@ -125,21 +126,21 @@ pub fn effective_settings(
     Ok(found)
 }
 
-/// Whether a setting holds beside those of stronger files.
-fn holds(name: &str, stronger: &BTreeSet<String>) -> bool {
-    if JOINED.contains(&name) {
+/// Whether no stronger file overrides a setting.
+fn is_in_force(name: &str, stronger: &BTreeSet<String>) -> bool {
+    if CONCATENATED.contains(&name) {
         return true;
     }
-    if let Some((_, parts)) = WHOLE.iter().find(|(table, _)| name.starts_with(table)) {
+    if let Some((_, parts)) = REPLACED_WHOLE.iter().find(|(table, _)| name.starts_with(table)) {
         let entry: Vec<&str> = name.split('.').take(*parts).collect();
         let entry = entry.join(".") + ".";
         return !stronger.iter().any(|it| it.starts_with(&entry));
     }
-    let beside = BESIDE.iter().find(|(own, _)| *own == name).map(|(_, other)| *other);
-    !stronger.contains(name) && beside.is_none_or(|other| !stronger.contains(other))
+    let depends_on = DEPENDENT.iter().find(|(own, _)| *own == name).map(|(_, other)| *other);
+    !stronger.contains(name) && depends_on.is_none_or(|other| !stronger.contains(other))
 }
 
-/// All that a file sets.
+/// All settings of a file.
 fn settings_of(path: PathBuf, kind: SettingsFile) -> Result<Vec<EffectiveSetting>, ConfigError> {
     check_owner(&path)?;
     let text = read_text(&path)?;
@@ -151,7 +152,7 @@ fn settings_of(path: PathBuf, kind: SettingsFile) -> Result<Vec<EffectiveSetting
     let lines = LineIndex::new(&text);
     let mut found: Vec<EffectiveSetting> = Vec::new();
     for (name, at) in review.settings {
-        let is_inside = JOINED
+        let is_inside = CONCATENATED
             .iter()
             .chain(&["run.prepare.steps"])
             .any(|list| name.starts_with(&format!("{list}.")));
@@ -165,12 +166,12 @@ fn settings_of(path: PathBuf, kind: SettingsFile) -> Result<Vec<EffectiveSetting
         let line = lines.position(at.start).line;
         let mut add = |name: String, value: &Value| {
             let source = SettingSource::File { file: path.clone(), line };
-            // A name of upstream may stand beside ours, which counts.
+            // A file may also have upstream's name of the setting: ours wins.
             if !found.iter().any(|it| it.name == name) {
                 found.push(EffectiveSetting { name, value: value.clone(), source });
             }
         };
-        match value.as_object().filter(|_| ENTRIES.contains(&&*name)) {
+        match value.as_object().filter(|_| ENTRY_TABLES.contains(&&*name)) {
             Some(table) => {
                 table.iter().for_each(|(key, value)| add(format!("{name}.{key}"), value));
             }
@@ -188,7 +189,7 @@ mod tests {
     use crate::schema::{CONFIG_FILE, RUN_FILE};
 
     #[test]
-    fn defaults_are_of_settings_and_are_values() {
+    fn defaults_are_known_settings_with_valid_values() {
         let known = |name: &str| {
             [CONFIG_FILE, RUN_FILE]
                 .into_iter()
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_file_counts() {
+    fn the_strongest_file_wins() {
         let dir = tempfile::tempdir().unwrap();
         let files = [
             ("run.toml", SettingsFile::Run, "_version = 1\n[run]\nmax_time = '2h'\n[run.inputs]\na = 1\n[run.model]\nname = 'x'\n"),

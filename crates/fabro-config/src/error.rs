@@ -67,7 +67,7 @@ pub enum ConfigError {
     },
     /// Another user owns the file.
     #[error(
-        "{} belongs to another user (uid {owner}), who could run commands as you with it: take it over with chown, or remove it",
+        "{} belongs to another user (uid {owner}), who could use it to run commands as you: take ownership with chown, or remove it",
         path.display()
     )]
     Owner {
@@ -76,8 +76,8 @@ pub enum ConfigError {
         /// The id of the user.
         owner: u32,
     },
-    /// Other users may write the file.
-    #[error("other users may write {}, and could run commands as you with it: `chmod go-w` it", .0.display())]
+    /// Other users can write the file.
+    #[error("other users can write {}, and could use it to run commands as you: run `chmod go-w` on it", .0.display())]
     Writable(PathBuf),
     /// The path does not name a regular file. With files that it may mean.
     #[error("{} is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", .0.display(), suggest(.1))]

@@ -30,7 +30,7 @@ pub(crate) fn goal_text(
     Ok(without_byte_order_mark(&text).trim_end().to_owned())
 }
 
-/// A text without the byte order mark that editors on Windows put before it.
+/// Strips the byte order mark that editors on Windows write.
 pub(crate) fn without_byte_order_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

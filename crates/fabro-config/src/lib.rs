@@ -24,8 +24,8 @@
 //!
 //! # Limits
 //!
-//! - Of the environment only `SUDO_UID` is read (see [`check_owner`]), and the home directory is not: callers pass in what
-//!   is needed.
+//! - `SUDO_UID` is the only environment variable that is read (see [`check_owner`]). Callers pass in other variables
+//!   and the home directory.
 //! - A settings file has at most 1 MiB, and a value nests at most 64 deep.
 //! - No setting holds a secret: keys, and headers with a secret name, refer to environment variables,
 //!   which are read when they are needed.

@@ -126,13 +126,12 @@ impl RunFile {
 /// # Errors
 ///
 /// There is no such file, with the files that were looked for and a similar name; a run.toml that
-/// cannot be read or holds an error; a workflow that was found by its name, and that another user owns or may write.
+/// cannot be read or has an error; a workflow found by name that another user owns or can write.
 pub fn locate(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
     locate_as(arg, cwd, home, Unsupported::Refused)
 }
 
-/// The same for a check that runs nothing: settings of upstream that Fabro does not have, and that a run
-/// refuses, are warnings.
+/// Like [`locate`], for checks that run nothing: unsupported settings of upstream, which a run refuses, are warnings.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Who may decide what runs as this user.
+//! Ownership checks of files that decide what runs as this user.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -8,13 +8,13 @@ use rustix::process::{getegid, geteuid};
 
 use crate::error::ConfigError;
 
-/// Refuses a file that another user owns or may write, or that a link of another user leads to: who can change settings, a
-/// workflow or instructions runs commands as the user who starts a run. As for git, root trusts the user who called `sudo`.
-/// The group of the user may write.
+/// Refuses a file that another user owns or can write, or that is reached by another user's link: whoever can change
+/// settings, a workflow or instructions can run commands as the user who starts a run. As in git, root trusts the user
+/// who called `sudo`. Group write permission is fine for the user's own group.
 ///
 /// # Errors
 ///
-/// Another user owns it or may write it; a file that cannot be looked at is not one.
+/// Another user owns it or can write it. If its metadata cannot be read, this is not an error.
 pub fn check_owner(path: &Path) -> Result<(), ConfigError> {
     let looked = [fs::symlink_metadata(path), fs::metadata(path)];
     let found = || looked.iter().flatten();
@@ -27,7 +27,7 @@ pub fn check_owner(path: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether a file or directory, and what it leads to, belongs to this user, or to root.
+/// Whether a file or directory, and the target of a link, belongs to this user or to root.
 pub(crate) fn belongs_to_user(path: &Path) -> bool {
     let looked = [fs::symlink_metadata(path), fs::metadata(path)];
     looked.iter().flatten().all(is_own)
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_others_may_write_are_refused() {
+    fn files_that_others_can_write_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("fabro.toml");
         fs::write(&file, "").unwrap();

@@ -24,7 +24,7 @@ pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 pub struct SettingsReview {
     /// The settings that are read, by their names in the file.
     pub understood: Vec<(String, Span)>,
-    /// The same settings by the names that the reference has for them.
+    /// The same settings, by their names in the reference.
     pub settings: Vec<(String, Span)>,
     /// The settings of upstream that change nothing, and why nothing is lost.
     pub without_effect: Vec<(String, Span, &'static str)>,
@@ -48,12 +48,12 @@ pub(crate) struct Reader {
     pub(crate) webhooks: BTreeSet<String>,
 }
 
-/// What becomes of a setting of upstream that changes where stages run and that Fabro does not have.
+/// How to treat an unsupported setting of upstream that changes where stages run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsupported {
-    /// It is an error: a run without it would do something else.
+    /// As an error: without it, a run would behave differently.
     Refused,
-    /// It is a warning, for a check of the workflow that runs nothing.
+    /// As a warning, for checks that run nothing.
     Reported,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
     (CheckedSettings::new(settings), review)
 }
 
-/// An error of a run, as a warning.
+/// Downgrades an error to a warning that `run` refuses it.
 fn report_only(finding: &mut Diagnostic) {
     if finding.severity == Severity::Error {
         finding.severity = Severity::Warning;

@@ -33,7 +33,7 @@ pub struct RunConfig {
     pub prepare: Vec<PrepareStep>,
     /// `run.agent`: the settings of agents whose node does not set them.
     pub agent: AgentSettings,
-    /// `run.on_failure`: what follows a failure, where the workflow does not say.
+    /// `run.on_failure`: what follows a failure, unless the workflow sets it.
     pub on_failure: Option<OnFailure>,
     /// `run.max_cost`: the spending limit in US dollars of a workflow without its own.
     pub max_cost: Option<f64>,
@@ -42,11 +42,11 @@ pub struct RunConfig {
     pub on_unavailable: Option<OnUnavailable>,
     /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
-    /// `run.resume_threads`: conversations continue in the stages that start first after a resume.
+    /// `run.resume_threads`: the first stages after a resume continue the conversations of their threads.
     pub resume_threads: Option<bool>,
-    /// `run.max_time`: how long the run may be driven in all.
+    /// `run.max_time`: the total time that the run may be driven.
     pub max_time: Option<Duration>,
-    /// `run.concurrency`: how many runs with the same key are driven at the same time.
+    /// `run.concurrency`: how many runs with the same key may be driven concurrently.
     pub concurrency: Option<Concurrency>,
     /// `run.execution`: how it is executed.
     pub execution: Execution,

@@ -33,7 +33,7 @@ pub struct Settings {
     pub model: ModelSettings,
     /// `run.agent`.
     pub agent: AgentSettings,
-    /// `run.on_failure`: what follows a failure, where the workflow does not say.
+    /// `run.on_failure`: what follows a failure, unless the workflow sets it.
     pub on_failure: Option<OnFailure>,
     /// `run.max_cost`: the spending limit in US dollars of a workflow without its own.
     pub max_cost: Option<f64>,
@@ -42,11 +42,11 @@ pub struct Settings {
     pub on_unavailable: Option<OnUnavailable>,
     /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
-    /// `run.resume_threads`: conversations continue in the stages that start first after a resume.
+    /// `run.resume_threads`: the first stages after a resume continue the conversations of their threads.
     pub resume_threads: Option<bool>,
-    /// `run.max_time`: how long the run may be driven in all.
+    /// `run.max_time`: the total time that the run may be driven.
     pub max_time: Option<Duration>,
-    /// `run.concurrency`: how many runs with the same key are driven at the same time.
+    /// `run.concurrency`: how many runs with the same key may be driven concurrently.
     pub concurrency: Option<Concurrency>,
     /// `run.sandbox`: what confines scripts and agents. [`settings`] makes its paths absolute.
     pub sandbox: SandboxSettings,
@@ -225,7 +225,7 @@ pub fn settings_files(cwd: &Path, user_file: Option<&Path>) -> Vec<(PathBuf, Set
 ///
 /// # Errors
 ///
-/// A file that cannot be read, holds an error, or that another user owns or may write.
+/// A file that cannot be read, has an error, or that another user owns or can write.
 pub fn settings(
     cwd: &Path,
     user_file: Option<&Path>,
@@ -234,8 +234,7 @@ pub fn settings(
     settings_as(cwd, user_file, home, Unsupported::Refused)
 }
 
-/// The same for a check that runs nothing: settings of upstream that Fabro does not have, and that a run
-/// refuses, are warnings.
+/// Like [`settings`], for checks that run nothing: unsupported settings of upstream, which a run refuses, are warnings.
 ///
 /// # Errors
 ///

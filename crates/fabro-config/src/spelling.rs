@@ -1,13 +1,13 @@
-//! File names that look the same and have other bytes: `é` is one character or two, and a keyboard, an editor and a
-//! file system (macOS, archives from there) need not agree.
+//! Unicode normalization of file names: `é` is one code point or two, and keyboards, editors and file systems (macOS,
+//! archives made there) differ in which they use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-/// The path as the file system spells it: each part that is not there becomes the entry that differs only in its Unicode
-/// normalization, if there is one. A path that exists, and one that has no such entry, stays as it is.
+/// The path as it is spelled on disk: a component that does not exist is replaced by the entry that differs only in
+/// its Unicode normalization, if there is one. Everything else stays unchanged.
 pub fn spelled_as_on_disk(path: &Path) -> PathBuf {
     if path.as_os_str().is_ascii() || fs::symlink_metadata(path).is_ok() {
         return path.to_owned();
@@ -26,7 +26,7 @@ pub fn spelled_as_on_disk(path: &Path) -> PathBuf {
     found
 }
 
-/// The entry of a folder with this name in another normalization; the first by its bytes.
+/// The entry of a folder with this name in another normalization; the first in byte order.
 fn same_name(folder: &Path, name: &str) -> Option<PathBuf> {
     let nfc = ComposingNormalizerBorrowed::new_nfc();
     let wanted = nfc.normalize(name);
@@ -48,7 +48,7 @@ mod tests {
         fs::create_dir_all(decomposed.parent().unwrap()).unwrap();
         fs::write(&decomposed, "x").unwrap();
         let check = |name: &str| spelled_as_on_disk(&dir.path().join(name));
-        // A file system that does not tell the two apart finds the file by either name.
+        // A normalization-insensitive file system finds the file by either name.
         assert_eq!(fs::read(check("caf\u{e9}/r\u{e9}sum\u{e9}.md")).unwrap(), b"x");
         assert_eq!(check("caf\u{e9}/new.md"), dir.path().join("cafe\u{301}/new.md"));
         for same in ["plain.md", "na\u{ef}ve.md"] {

@@ -16,9 +16,9 @@ pub fn store_dir(cwd: &Path, flag: Option<&Path>, env: Option<&str>) -> PathBuf 
     }
 }
 
-/// The root of the project that `cwd` is in: the nearest of `cwd` and the folders above it that has a folder `.fabro` with
-/// something in it, or a `.git` (a file in a linked worktree). What another user has made does not count: anyone can put
-/// one into `/tmp`. Settings, workflows, skills, instructions and the store of a project are looked for up to here.
+/// The root of the project that `cwd` is in: the nearest of `cwd` and its ancestors with a `.fabro` that is not empty, or
+/// a `.git` (a file in a linked worktree). Those of another user are ignored: anyone can create one in `/tmp`. The
+/// search for settings, workflows, skills, instructions and the store ends here.
 pub fn project_dir(cwd: &Path) -> Option<&Path> {
     let is_root = |dir: &&Path| {
         let own = dir.join(FABRO_DIR);
@@ -28,7 +28,7 @@ pub fn project_dir(cwd: &Path) -> Option<&Path> {
     cwd.ancestors().find(is_root)
 }
 
-/// The folders from `cwd` up to the root of its project; only `cwd` where it is in none.
+/// The folders from `cwd` up to the root of its project; only `cwd` if it is in no project.
 pub fn project_dirs(cwd: &Path) -> impl Iterator<Item = &Path> {
     let root = project_dir(cwd).unwrap_or(cwd);
     cwd.ancestors().take_while(move |dir| dir.starts_with(root))

@@ -16,7 +16,7 @@ pub(crate) enum Handling {
 
 use Handling::{Lost, NoEffect, Refused, Same};
 
-/// The rule of findings about settings of upstream.
+/// The lint rule of findings about upstream settings.
 pub(crate) const RULE: &str = "upstream-setting";
 
 const DESCRIBES: &str = "it describes, and no run depends on it";

@@ -79,8 +79,8 @@ pub(crate) fn whole_of(stages: &[StageChange]) -> Option<(&str, &str)> {
     (first.from != last.to).then(|| (&*first.from, &*last.to))
 }
 
-/// The gate at which a person has discarded what a run changed, and the label of the answer: the last answer of the
-/// run begins with a word for that.
+/// The gate at which a person discarded the changes of a run, and the label of the answer. Decided by the first word of
+/// the run's last answer.
 pub fn discarded_at(events: &[Event]) -> Option<(String, String)> {
     const WORDS: [&str; 6] = ["abandon", "delete", "discard", "drop", "reject", "throw"];
     let (key, label) = effective(events).into_iter().rev().find_map(|event| {

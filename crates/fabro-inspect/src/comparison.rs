@@ -38,7 +38,7 @@ pub struct ComparedRun {
     pub duration_ms: u64,
     /// How many stages it has entered.
     pub stages: usize,
-    /// What it used of models.
+    /// Its model usage.
     pub usage: Usage,
 }
 
@@ -54,7 +54,7 @@ pub struct StagePair {
 }
 
 impl StagePair {
-    /// The stage is in one run only, or it ended or went on in another way.
+    /// Whether the stage is in one run only, or its status, edge or number of attempts differs.
     pub fn differs(&self) -> bool {
         let end = |stage: &Option<ComparedStage>| {
             stage.as_ref().map(|stage| (stage.status, stage.edge.clone(), stage.attempts))
@@ -90,12 +90,12 @@ pub struct RunDifference {
     pub old: Option<String>,
     /// The text in the newer run; `None` without one.
     pub new: Option<String>,
-    /// Of texts of several lines: a unified diff.
+    /// A unified diff, for texts of several lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 
-/// Two runs side by side, with what [`compare_runs`](crate::replay::compare_runs) has found.
+/// Two runs side by side, with the differences that [`compare_runs`](crate::replay::compare_runs) found.
 pub fn comparison(old: &Inspect, new: &Inspect, report: Report) -> RunComparison {
     RunComparison {
         stages: aligned(&old.stages, &new.stages),
@@ -106,7 +106,7 @@ pub fn comparison(old: &Inspect, new: &Inspect, report: Report) -> RunComparison
     }
 }
 
-/// The stages of two runs in the order of the older one, those that only the newer one has where it has them.
+/// The stages of two runs in the order of the older run. Stages of the newer run only keep their position there.
 fn aligned(old: &[StageRow], new: &[StageRow]) -> Vec<StagePair> {
     let names: Vec<String> = new.iter().map(StageRow::name).collect();
     let places: BTreeMap<&str, usize> = names.iter().map(String::as_str).zip(0..).collect();

@@ -37,7 +37,7 @@ pub struct StageCost {
     pub run: String,
     /// `BRANCH/NODE@VISIT`.
     pub stage: String,
-    /// The elements of lists that its sub-workflow is for, the outermost first, as `[3]`; empty for none.
+    /// The list elements that its sub-workflow runs for, the outermost first, as `[3]`; empty if there are none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub elements: String,
     /// What it spent.
@@ -234,7 +234,7 @@ impl CostSum {
     }
 }
 
-/// The elements of lists that the sub-workflow of a stage is for.
+/// The list elements that the sub-workflow of a stage runs for.
 fn elements(parents: &BTreeMap<RunId, ParentStage>, parent: &ParentStage) -> String {
     let mut all = String::new();
     let mut next = Some(parent);

@@ -15,7 +15,7 @@ use crate::{NoEdge, ReportError, StageRow};
 pub struct Explain {
     /// The stage, as `[BRANCH/]NODE@VISIT`.
     pub stage: String,
-    /// Where the name that was asked for has no branch: the last visits of the same node in other branches.
+    /// If the requested name has no branch: the last visits of the same node in other branches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
     /// The next node; `None` when no edge could be taken.
@@ -160,7 +160,7 @@ pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     let others = others(&events, stage, &key);
     let explained = match explain_of(&events, &key) {
         Err(ReportError::NoEdge { why: NoEdge::Running, .. }) if is_any_visit(stage) => {
-            // A loop has come back to the node: the visit before is the last that was left.
+            // A loop has re-entered the node: the previous visit is the last finished one.
             let mut before = key.clone();
             before.visit = key.visit.saturating_sub(1);
             explain_of(&events, &before).or_else(|_| explain_of(&events, &key))
@@ -170,7 +170,7 @@ pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     Ok(Explain { others, ..explained? })
 }
 
-/// The last visits of a node in the branches that a name means besides the one of this stage.
+/// The last visits of the node in other branches that the name matches.
 fn others(events: &[&Event], name: &str, key: &StageKey) -> Vec<String> {
     let name = checkpoint::StageName::parse(name.trim());
     let started = |event: &&&Event| matches!(event.entry.body, EventBody::StageStarted { .. });
@@ -178,7 +178,7 @@ fn others(events: &[&Event], name: &str, key: &StageKey) -> Vec<String> {
     in_other_branches(events.filter_map(|event| StageKey::of(event)), key)
 }
 
-/// The same from the rows of a run, in which `row` is the stage.
+/// The last visits of the node of `row` in other branches that the name matches, from the rows of a run.
 pub fn other_branches(rows: &[StageRow], name: &str, row: &StageRow) -> Vec<String> {
     let name = checkpoint::StageName::parse(name.trim());
     let keys = rows.iter().map(StageRow::key).filter(|key| key.is_called(name));

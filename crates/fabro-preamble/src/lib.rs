@@ -326,7 +326,7 @@ pub enum Output {
     Text(String),
     /// The path of the file that holds it.
     File(String),
-    /// What it is, where it is left out.
+    /// It is left out: a description of it.
     Omitted(String),
     /// There is none.
     #[default]

@@ -12,7 +12,7 @@ use view::View;
 pub(crate) use view::repository;
 
 use crate::SandboxError;
-use crate::control::Watched;
+use crate::control::ControlGuard;
 use crate::launch::Launch;
 use crate::programs;
 
@@ -63,9 +63,8 @@ impl Bwrap {
         Ok(Self { program, view: View::new(settings, &path)?, network, limit })
     }
 
-    /// The command that starts a program in the sandbox, whose arguments follow, and what is to be looked at when it
-    /// has ended.
-    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<(Command, Watched)> {
+    /// The command that starts a program in the sandbox (its arguments follow), and the guard to use when it has ended.
+    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<(Command, ControlGuard)> {
         let mut args: Vec<OsString> = vec![self.program.clone().into()];
         let namespaces = ["user", "pid", "ipc", "uts"].map(|it| format!("--unshare-{it}"));
         args.extend(namespaces.map(OsString::from));
@@ -74,7 +73,7 @@ impl Bwrap {
             args.push("--unshare-net".into());
         }
         args.extend(["--cap-drop", "ALL"].map(OsString::from));
-        let (view, watched) = self.view.arguments(launch, self.network)?;
+        let (view, guard) = self.view.arguments(launch, self.network)?;
         args.extend(view);
         args.extend(["--chdir".into(), launch.cwd.into(), "--".into()]);
         args.extend(self.limit.inner_arguments());
@@ -83,7 +82,7 @@ impl Bwrap {
         let mut all = outer.into_iter().chain(args);
         let mut command = Command::new(all.next().unwrap_or_default());
         command.args(all);
-        Ok((command, watched))
+        Ok((command, guard))
     }
 
     /// The path under which a program in the sandbox finds a script file.

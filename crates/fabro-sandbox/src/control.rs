@@ -1,4 +1,4 @@
-//! Files of a working directory that later runs obey, while a script in a sandbox could write them.
+//! Protects control files, those of a working directory that later runs obey, from scripts in a sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,8 +10,8 @@ use fabro_types::ControlFile;
 use crate::files::is_workflow;
 use crate::stores::walk;
 
-/// The names at the end of a path that decide whether later runs obey the file; git's own are not among them.
-fn is_control(root: &Path, below: &Path) -> bool {
+/// Whether later runs obey the file, by the last names of its path. Git's own files do not count.
+fn is_control_file(root: &Path, below: &Path) -> bool {
     let mut names: Vec<_> = below.iter().rev().take(ControlFile::LONGEST).collect();
     names.reverse();
     let names: Vec<_> = names.into_iter().map(|name| name.to_string_lossy()).collect();
@@ -25,12 +25,12 @@ fn is_control(root: &Path, below: &Path) -> bool {
 /// A file or directory that later runs obey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The inode of a link, which may be used again, and when it was made: nothing can be mounted on it, so a script could
+    /// The inode of a link and its ctime, as inodes are reused: nothing can be mounted on a link, so a script could
     /// replace it.
     link: Option<(u64, i64, i64)>,
 }
 
-/// Those in a directory, at any depth, outside of `skipped`. What is in one of them is not listed.
+/// The control files below a directory, at any depth, outside of `skipped`. A control directory is one entry.
 pub(crate) fn control_files(root: &Path, skipped: &BTreeSet<PathBuf>) -> BTreeMap<PathBuf, Entry> {
     let mut found = BTreeMap::new();
     walk(root, |dir, entries| {
@@ -42,7 +42,7 @@ pub(crate) fn control_files(root: &Path, skipped: &BTreeSet<PathBuf>) -> BTreeMa
             }
             let Ok(kind) = entry.file_type() else { continue };
             let inside = path.strip_prefix(root).unwrap_or(&path);
-            if is_control(root, inside) {
+            if is_control_file(root, inside) {
                 let link = kind.is_symlink().then(|| fs::symlink_metadata(&path).ok()).flatten();
                 let link = link.map(|link| (link.ino(), link.ctime(), link.ctime_nsec()));
                 found.insert(path, Entry { link });
@@ -55,8 +55,8 @@ pub(crate) fn control_files(root: &Path, skipped: &BTreeSet<PathBuf>) -> BTreeMa
     found
 }
 
-/// Where they are, with links resolved: what a sandbox has to mount read-only.
-pub(crate) fn places(root: &Path, found: &BTreeMap<PathBuf, Entry>) -> BTreeSet<PathBuf> {
+/// The paths of control files, with links resolved: a sandbox has to mount them read-only.
+pub(crate) fn protected_paths(root: &Path, found: &BTreeMap<PathBuf, Entry>) -> BTreeSet<PathBuf> {
     let real = |(path, entry): (&PathBuf, &Entry)| match entry.link {
         None => Some(path.clone()),
         Some(_) => path.canonicalize().ok().filter(|real| real != root && real.starts_with(root)),
@@ -64,39 +64,38 @@ pub(crate) fn places(root: &Path, found: &BTreeMap<PathBuf, Entry>) -> BTreeSet<
     found.iter().filter_map(real).collect()
 }
 
-/// Begins to watch a directory.
-pub(crate) fn watched(root: &Path, skipped: BTreeSet<PathBuf>) -> Watched {
+/// Guards a directory from now on.
+pub(crate) fn guard_control_files(root: &Path, skipped: BTreeSet<PathBuf>) -> ControlGuard {
     let before = control_files(root, &skipped);
-    Watched::new(root.to_owned(), skipped, before)
+    ControlGuard::new(root.to_owned(), skipped, before)
 }
 
-/// Sets aside what a script makes that later runs would obey: it gets another name when the script has ended, also when
-/// this is dropped.
+/// Renames control files that a script creates, when the script has ended, or on drop.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ControlGuard {
     root: PathBuf,
     skipped: BTreeSet<PathBuf>,
     before: BTreeMap<PathBuf, Entry>,
-    is_over: bool,
+    is_done: bool,
 }
 
-impl Watched {
+impl ControlGuard {
     pub(crate) fn new(
         root: PathBuf,
         skipped: BTreeSet<PathBuf>,
         before: BTreeMap<PathBuf, Entry>,
     ) -> Self {
-        Self { root, skipped, before, is_over: false }
+        Self { root, skipped, before, is_done: false }
     }
 
-    /// Does not look: what runs is trusted.
+    /// Disarms the guard, for a trusted program.
     pub(crate) fn release(mut self) {
-        self.is_over = true;
+        self.is_done = true;
     }
 
-    /// Renames what is new, and returns a line for each of them. It may only be called when the script has ended.
-    pub(crate) fn set_aside(&mut self) -> String {
-        self.is_over = true;
+    /// Renames new control files, and returns a line for each of them. Call it only when the script has ended.
+    pub(crate) fn rename_new(&mut self) -> String {
+        self.is_done = true;
         let now = control_files(&self.root, &self.skipped);
         let new = now.iter().filter(|(path, entry)| self.before.get(*path) != Some(entry));
         new.map(|(path, _)| {
@@ -116,15 +115,15 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ControlGuard {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.set_aside();
+        if !self.is_done {
+            self.rename_new();
         }
     }
 }
 
-/// Gives a file a name that nothing obeys, and that no other file has.
+/// Gives a file an unused name that nothing obeys.
 fn rename(path: &Path) -> std::io::Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for number in 0_u32.. {
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_is_set_aside_at_any_depth() {
+    fn new_control_files_are_renamed_at_any_depth() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let write = |name: &str| {
@@ -159,21 +158,21 @@ mod tests {
         let skipped = BTreeSet::from([root.join("own")]);
         let before = control_files(&root, &skipped);
         let expected = ["AGENTS.md", "docs/notes.md", "sub/.fabro"].map(|name| root.join(name));
-        assert_eq!(places(&root, &before), BTreeSet::from(expected));
-        let mut watched = Watched::new(root.clone(), skipped.clone(), before);
+        assert_eq!(protected_paths(&root, &before), BTreeSet::from(expected));
+        let mut guard = ControlGuard::new(root.clone(), skipped.clone(), before);
         for name in ["fabro.toml", "a/b/.fabro/config.toml", "AGENTS.md", "own/fabro.toml", "x.md"]
         {
             write(name);
         }
         fs::remove_file(root.join("CLAUDE.md")).unwrap();
         std::os::unix::fs::symlink("x.md", root.join("CLAUDE.md")).unwrap();
-        insta::assert_snapshot!(watched.set_aside(), @r"
+        insta::assert_snapshot!(guard.rename_new(), @r"
         fabro: later runs would obey CLAUDE.md, so it was renamed to CLAUDE.md.from-sandbox
         fabro: later runs would obey a/b/.fabro, so it was renamed to .fabro.from-sandbox
         fabro: later runs would obey fabro.toml, so it was renamed to fabro.toml.from-sandbox
         ");
         assert!(root.join("a/b/.fabro.from-sandbox/config.toml").exists());
         write("fabro.toml");
-        insta::assert_snapshot!(watched.set_aside(), @"fabro: later runs would obey fabro.toml, so it was renamed to fabro.toml.from-sandbox-1");
+        insta::assert_snapshot!(guard.rename_new(), @"fabro: later runs would obey fabro.toml, so it was renamed to fabro.toml.from-sandbox-1");
     }
 }

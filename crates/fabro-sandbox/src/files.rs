@@ -156,18 +156,14 @@ pub enum FileError {
     #[error("{0} is write-protected: leave it as it is, or ask for its protection to be removed")]
     ReadOnly(String),
     /// It controls another program, or is kept by one; see [`LocalFiles`] and [`WithValues`].
-    #[error(
-        "{0} is obeyed by git, by fabro or by later agents: it can be read, but not changed here"
-    )]
+    #[error("{0} controls git, fabro or later agents: it can be read, but not changed here")]
     Protected(String),
-    /// It is in the record of runs.
-    #[error(
-        "{0} is in the record of runs, which tools do not read: only values and artifacts of this run are given"
-    )]
+    /// It is in a run store.
+    #[error("{0} is in the run store: tools can read only values and artifacts of this run")]
     Store(String),
-    /// The file is too large to be read whole.
+    /// The file is too large to read as a whole.
     #[error(
-        "{path} has {bytes} bytes, and at most {limit} are read: use a command to see a part of it"
+        "{path} is too large: {bytes} bytes (limit {limit}); use a command to read a part of it"
     )]
     Huge {
         /// The path as it was given.

@@ -113,8 +113,8 @@ pub enum GitError {
     /// A symbolic link or a file is in the place of a worktree.
     #[error("{} is not a directory: remove it, and it is made again", .0.display())]
     NotADirectory(PathBuf),
-    /// A FIFO has the name of a file that git reads: it would wait for its writer.
-    #[error("{} is a FIFO, which git would wait for: remove it", .0.display())]
+    /// A FIFO has the name of a file that git reads: opening it blocks until a writer connects.
+    #[error("{} is a FIFO, on which git would block: remove it", .0.display())]
     Fifo(PathBuf),
     /// Timeout.
     #[error("git took more than {} s: is the work tree on a slow disk?", TIMEOUT.as_secs())]

@@ -49,14 +49,14 @@ impl Drop for GroupLeader {
     }
 }
 
-/// The scripts of the author that run, and when the last one ended, as the start times of processes are given.
+/// The number of running scripts of the author, and when the last one ended, in the unit of process start times.
 static SCRIPTS: Mutex<(usize, u64)> = Mutex::new((0, 0));
 
 fn scripts() -> MutexGuard<'static, (usize, u64)> {
     SCRIPTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a script of the author has run since then.
+/// Whether a script of the author was running at or after this time.
 pub(crate) fn scripts_since(time: u64) -> bool {
     let (running, last) = *scripts();
     running > 0 || last >= time
@@ -67,7 +67,7 @@ pub(crate) fn scripts_since(time: u64) -> bool {
 struct RunningScript;
 
 impl RunningScript {
-    /// One that was started with these variables.
+    /// `Some` if a process with these variables is a script of the author.
     fn of(env: &[(String, String)]) -> Option<Self> {
         let has = |wanted: &str| env.iter().any(|(name, _)| name == wanted);
         (has("FABRO_NODE") && !has(cgroup::MARK)).then(|| {

@@ -73,7 +73,7 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 #[derive(Debug)]
 pub struct Mark {
     value: String,
-    /// When the server was started that it is for.
+    /// For the mark of a server: when it was started.
     server_since: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ static LIVE: Mutex<LiveMarks> =
 
 struct LiveMarks {
     values: BTreeSet<String>,
-    /// Those of servers, which live longer than agents and do not keep their orphans from being ended.
+    /// Marks of servers. They outlive agents, and do not prevent the agents' orphans from being killed.
     servers: BTreeSet<String>,
     /// When the first of them was created after there had been none, as the start times of processes are
     /// given.
@@ -102,8 +102,8 @@ impl LiveMarks {
         self.values.insert(value.to_owned());
     }
 
-    /// The orphans that may be ended with this mark: none while there are others, and of a server those that were started
-    /// since it was.
+    /// The start times of orphans that may be killed with this mark: `None` while other marks are live; for a server,
+    /// times since its start.
     fn remove(&mut self, value: &str, server_since: Option<u64>) -> Option<OrphanTimes> {
         self.values.remove(value);
         self.servers.remove(value);
@@ -111,7 +111,7 @@ impl LiveMarks {
         self.values.is_empty().then(|| OrphanTimes { since, until: clock_ticks() })
     }
 
-    /// What is not ended yet.
+    /// All live marks.
     fn all(&self) -> BTreeSet<String> {
         self.values.union(&self.servers).cloned().collect()
     }
@@ -137,7 +137,7 @@ impl Mark {
         Self { value, server_since: None }
     }
 
-    /// A mark for a server that several agents use one after the other: it does not keep what they leave from being ended.
+    /// A mark for a server that several agents use in turn. It does not prevent their leftovers from being killed.
     pub fn of_server() -> Self {
         let value = Self::unique();
         LiveMarks::lock().servers.insert(value.clone());
@@ -172,7 +172,7 @@ impl Drop for Mark {
             }
         };
         let mut left = find();
-        // Parents that have ended may have been looked at while their children started more.
+        // A scan may see parents that have ended while their children start more.
         if left.groups.is_empty() || {
             left.ask();
             left.gone_within(Self::WAIT) && find().groups.is_empty()
@@ -303,7 +303,7 @@ fn orphans(times: OrphanTimes) -> BTreeSet<i32> {
     crate::proc::orphans(started, &children, &others)
 }
 
-/// Kills orphans that were started then as fast as they start others, until there are none for a moment.
+/// Kills orphans with these start times in a loop, as they may fork as fast, until none is left for a moment.
 fn end_orphans(times: OrphanTimes) {
     const LIMIT: Duration = Duration::from_secs(2);
     const QUIET: Duration = Duration::from_millis(20);
@@ -319,7 +319,7 @@ fn end_orphans(times: OrphanTimes) {
 }
 
 impl OrphanTimes {
-    /// The start times, and whose orphans are left alone.
+    /// The range of start times, and whose orphans to spare.
     fn range(self) -> (RangeInclusive<u64>, Others) {
         let live = LiveMarks::lock();
         let until = if live.values.is_empty() { u64::MAX } else { self.until };

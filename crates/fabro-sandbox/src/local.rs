@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::cgroup::{self, ENTER, ENTER_SHELL};
-use crate::control::Watched;
+use crate::control::ControlGuard;
 use crate::ends::Ends;
 use crate::group::Group;
 use crate::launch::Launch;
@@ -100,13 +100,13 @@ async fn run_with_logs(
         Exit::Canceled
     } else {
         let file = long_script(request.script)?;
-        let (mut child, group, watched) =
+        let (mut child, group, guard) =
             spawn(start, file.as_deref(), Stdio::piped(), Stdio::piped())?;
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
         let drains = async { tokio::try_join!(out.drain(stdout), err.drain(stderr)).map(drop) };
         let exit = watch(child, group, program, &request.cancel, drains).await?;
-        err.write(set_aside(watched).as_bytes())?;
+        err.write(rename_new(guard).as_bytes())?;
         exit
     };
     Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
@@ -123,16 +123,16 @@ async fn run_with_ends(start: &Start<'_>, ends: Ends) -> Result<(Exit, String), 
         let (reader, writer) = std::io::pipe().map_err(failed)?;
         let reader = Receiver::from_owned_fd(reader.into()).map_err(failed)?;
         let second = writer.try_clone().map_err(failed)?;
-        let (child, group, watched) = spawn(start, file.as_deref(), writer.into(), second.into())?;
+        let (child, group, guard) = spawn(start, file.as_deref(), writer.into(), second.into())?;
         let exit = watch(child, group, program, &request.cancel, channel.drain(reader)).await?;
-        channel.write(set_aside(watched).as_bytes())?;
+        channel.write(rename_new(guard).as_bytes())?;
         exit
     };
     Ok((exit, trimmed(channel.finish()?.text())))
 }
 
-fn set_aside(watched: Option<Watched>) -> String {
-    watched.map(|mut watched| watched.set_aside()).unwrap_or_default()
+fn rename_new(guard: Option<ControlGuard>) -> String {
+    guard.map(|mut guard| guard.rename_new()).unwrap_or_default()
 }
 
 /// Waits for the child, then for its group, copying its output all the while.
@@ -210,7 +210,7 @@ fn spawn(
     file: Option<&Path>,
     stdout: Stdio,
     stderr: Stdio,
-) -> Result<(Child, Group, Option<Watched>), ExecError> {
+) -> Result<(Child, Group, Option<ControlGuard>), ExecError> {
     let &Start { program, request, sandbox } = start;
     let cgroup = match request.env {
         Environment::Only(variables) if sandbox.is_none() => cgroup::of(variables),
@@ -218,7 +218,7 @@ fn spawn(
     };
     let cgroup = cgroup.filter(|_| Path::new(ENTER_SHELL).is_file());
     let first = if cgroup.is_some() { Path::new(ENTER_SHELL) } else { program };
-    let (mut command, watched) = command(first, request.cwd, sandbox, request.reads, file)
+    let (mut command, guard) = command(first, request.cwd, sandbox, request.reads, file)
         .map_err(|source| start_error(program, request.cwd, source))?;
     if let Some(dir) = &cgroup {
         command.args(["-c", ENTER]).arg(dir.join("cgroup.procs")).arg(program);
@@ -246,25 +246,25 @@ fn spawn(
         .stderr(stderr);
     let (child, group) = Group::start(&mut command, variables, trusted)
         .map_err(|source| start_error(program, request.cwd, source))?;
-    Ok((child, group, watched))
+    Ok((child, group, guard))
 }
 
-/// The command for a program in a directory, in a sandbox or not, whose arguments follow; and what is to be looked at when
-/// it has ended.
+/// The command for a program in a directory, with or without a sandbox (its arguments follow), and the guard to use
+/// when it has ended.
 pub(crate) fn command(
     program: &Path,
     cwd: &Path,
     sandbox: Option<&Sandbox>,
     reads: &[PathBuf],
     file: Option<&Path>,
-) -> std::io::Result<(Command, Option<Watched>)> {
+) -> std::io::Result<(Command, Option<ControlGuard>)> {
     let Some(sandbox) = sandbox else {
         let mut command = Command::new(program);
         command.current_dir(cwd);
         return Ok((command, None));
     };
-    let (command, watched) = sandbox.command(&Launch { program, cwd, reads, file })?;
-    Ok((command.into(), Some(watched)))
+    let (command, guard) = sandbox.command(&Launch { program, cwd, reads, file })?;
+    Ok((command.into(), Some(guard)))
 }
 
 pub(crate) fn start_error(program: &Path, cwd: &Path, source: std::io::Error) -> ExecError {

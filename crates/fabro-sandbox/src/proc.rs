@@ -29,7 +29,7 @@ pub(crate) use other::{
     running,
 };
 
-/// Whose orphans are left alone.
+/// Whose orphans to spare.
 pub(crate) struct Others {
     /// The marks of agents that have not ended.
     pub(crate) live: BTreeSet<String>,
@@ -240,9 +240,9 @@ mod linux {
         groups
     }
 
-    /// Kills the orphans that this process has adopted and that were started then, without a look at other processes: one
-    /// that forks again and again, each time into a group of its own, has ended before `/proc` is read. Returns whether
-    /// there were any. Left out are the same as in [`orphans`].
+    /// Kills the orphans that this process has adopted and that have these start times, without scanning all processes:
+    /// one that forks repeatedly, each time into a new group, has ended before `/proc` is read. Returns whether there
+    /// were any. Spares the same processes as [`orphans`].
     pub(crate) fn end_orphans(
         started: RangeInclusive<u64>,
         children: &BTreeSet<i32>,
@@ -263,7 +263,7 @@ mod linux {
                 spared.insert(stat.group);
             } else {
                 any = true;
-                // The one expected error is that it has just ended.
+                // The only expected error: it has just ended.
                 let _ = kill_process(id, Signal::KILL);
             }
         }
@@ -276,7 +276,7 @@ mod linux {
                 // As long as the process is not reaped, no other group gets the id.
                 let _ = kill_process_group(group, Signal::KILL);
             }
-            // The one expected error is that another thread was faster.
+            // The only expected error: another thread reaped it first.
             let _ = waitpid(Some(id), WaitOptions::NOHANG);
         }
         any

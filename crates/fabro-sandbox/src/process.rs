@@ -3,7 +3,7 @@ use std::process::Stdio;
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use crate::control::Watched;
+use crate::control::ControlGuard;
 use crate::group::Group;
 use crate::local::{command, exit, start_error};
 use crate::sandbox::variables;
@@ -33,7 +33,7 @@ pub struct Process {
     group: Group,
     name: String,
     /// Dropped after the group.
-    watched: Option<Watched>,
+    guard: Option<ControlGuard>,
 }
 
 /// The three pipes to a [`Process`].
@@ -59,7 +59,7 @@ impl Process {
         let failed = |source| start_error(path, program.cwd, source);
         let own = program.sandbox.map(|_| variables(Environment::Only(program.env)));
         let env = own.as_deref().unwrap_or(program.env);
-        let (mut command, watched) =
+        let (mut command, guard) =
             command(path, program.cwd, program.sandbox, &[], None).map_err(failed)?;
         command
             .args(program.args)
@@ -76,7 +76,7 @@ impl Process {
             stdout: child.stdout.take().expect("stdout is piped"),
             stderr: child.stderr.take().expect("stderr is piped"),
         };
-        Ok((Self { child, group, name: program.program.to_owned(), watched }, pipes))
+        Ok((Self { child, group, name: program.program.to_owned(), guard }, pipes))
     }
 
     /// Waits until the program exits, then ends what it left in its group: a moment to finish,
@@ -88,7 +88,7 @@ impl Process {
     pub async fn wait(&mut self) -> Result<Exit, ExecError> {
         let status = self.child.wait().await;
         self.group.end_rest().await;
-        drop(self.watched.take());
+        drop(self.guard.take());
         let watch = |source| ExecError::Watch { program: self.name.clone(), source };
         status.map(exit).map_err(watch)
     }
@@ -96,7 +96,7 @@ impl Process {
     /// Ends the program and its group: SIGTERM, two seconds, SIGKILL.
     pub async fn end(&mut self) {
         self.group.end(&mut self.child).await;
-        drop(self.watched.take());
+        drop(self.guard.take());
     }
 }
 

@@ -30,7 +30,7 @@ use sync::rules::{EXCLUDED, Rules, is_own_name};
 
 use crate::SandboxError;
 use crate::bwrap::repository;
-use crate::control::{control_files, places};
+use crate::control::{control_files, protected_paths};
 use crate::stores::hide_stores;
 
 /// What a sandbox in a container or on another machine is made from.
@@ -294,7 +294,7 @@ impl Remote {
         (!self.copies()).then(new)
     }
 
-    /// What of a mounted working directory is not looked at after a script: what it does not see, and what it may write.
+    /// Paths in a mounted working directory that are not checked after a script: hidden ones, and those it may write.
     pub(crate) fn skipped(&self, root: &Path) -> BTreeSet<PathBuf> {
         let write = match &self.engine {
             Engine::Docker(docker) => docker.settings().write.as_slice(),
@@ -529,7 +529,7 @@ fn mounts(
             all.push(Mount::Read(path));
         }
     }
-    // What contains a mount can be moved, unless it is a mount too.
+    // A directory that contains a mount can be renamed, unless it is a mount itself.
     let between = |path: &Path| {
         let above = path.ancestors().skip(1).map(Path::to_owned);
         above.take_while(|it| it != work_dir).map(Mount::Write).collect::<Vec<_>>()
@@ -537,7 +537,7 @@ fn mounts(
     let mut skipped: BTreeSet<PathBuf> = all.iter().map(|it| it.path().to_owned()).collect();
     skipped.extend(rules.hidden.iter().cloned());
     skipped.insert(own.clone());
-    for path in places(work_dir, &control_files(work_dir, &skipped)) {
+    for path in protected_paths(work_dir, &control_files(work_dir, &skipped)) {
         all.splice(1..1, between(&path));
         all.push(Mount::Read(path));
     }

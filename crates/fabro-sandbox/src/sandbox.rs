@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::bwrap::{Bwrap, BwrapSettings};
-use crate::control::Watched;
+use crate::control::ControlGuard;
 use crate::launch::Launch;
 use crate::remote::{Remote, RemoteSettings};
 use crate::{Environment, SandboxError, agent_env};
@@ -57,9 +57,9 @@ impl Sandbox {
         let broken = |message: String| SandboxError::Broken { program: "bwrap", message };
         let root = Path::new("/");
         let launch = Launch { program: Path::new("/bin/sh"), cwd: root, reads: &[], file: None };
-        let (mut command, watched) =
+        let (mut command, guard) =
             bwrap.command(&launch).map_err(|error| broken(error.to_string()))?;
-        watched.release();
+        guard.release();
         let output = command.args(["-c", ":"]).stdin(Stdio::null()).output();
         let output = output.map_err(|error| broken(error.to_string()))?;
         if output.status.success() {
@@ -116,8 +116,8 @@ impl Sandbox {
         };
         let launch = Launch { program: Path::new("/bin/sh"), cwd, reads: &[], file: None };
         let failed = |source| SandboxError::Directory { path: cwd.to_owned(), source };
-        let (mut command, watched) = bwrap.command(&launch).map_err(failed)?;
-        watched.release();
+        let (mut command, guard) = bwrap.command(&launch).map_err(failed)?;
+        guard.release();
         command.args(args).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
@@ -154,8 +154,8 @@ impl Sandbox {
         }
     }
 
-    /// The command for a program of this machine in it, and what is to be looked at when it has ended.
-    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<(Command, Watched)> {
+    /// The command for a program of this machine in the sandbox, and the guard to use when it has ended.
+    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<(Command, ControlGuard)> {
         match &self.provider {
             Provider::Bwrap(bwrap) => bwrap.command(launch),
             Provider::Remote(_) => Err(std::io::Error::new(

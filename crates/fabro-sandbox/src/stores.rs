@@ -24,7 +24,7 @@ pub(crate) fn hide_stores(root: &Path, hidden: &mut Vec<PathBuf>) {
     hidden.extend(stores);
 }
 
-/// The stores below a directory, without those inside of another one. Git's own directories are passed over.
+/// The stores below a directory, without those inside of another one. Skips `.git` directories.
 fn stores_below(root: &Path) -> Vec<PathBuf> {
     let mut stores = Vec::new();
     walk(root, |dir, entries| {
@@ -41,15 +41,15 @@ fn stores_below(root: &Path) -> Vec<PathBuf> {
     stores
 }
 
-/// Looks at the entries of a directory, then of those below it that `look` names. No link is followed unless `look` does.
-/// What cannot be read is passed over: a script cannot read it either.
-pub(crate) fn walk(root: &Path, mut look: impl FnMut(&Path, &[DirEntry]) -> Vec<PathBuf>) {
+/// Visits the entries of a directory, then those of the subdirectories that `visit` returns. Links are not followed
+/// unless `visit` returns one. Unreadable directories are skipped: a script cannot read them either.
+pub(crate) fn walk(root: &Path, mut visit: impl FnMut(&Path, &[DirEntry]) -> Vec<PathBuf>) {
     let mut open = vec![root.to_owned()];
     let mut count = 0;
     while let Some(dir) = open.pop() {
         let entries: Vec<_> = fs::read_dir(&dir).into_iter().flatten().flatten().collect();
         count += entries.len();
-        let below = look(&dir, &entries);
+        let below = visit(&dir, &entries);
         if count < MOST {
             open.extend(below);
         }

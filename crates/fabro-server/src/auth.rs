@@ -106,13 +106,13 @@ impl Tokens {
     }
 }
 
-/// How the text of a key begins, by which it is redacted wherever it is recorded.
+/// The prefix of the key's text, by which recorded text is redacted.
 const KEY_PREFIX: &str = "fabro_key_";
 
-/// The longest file with a key, in bytes.
-const KEY_TEXT: u64 = 256;
+/// The maximum size of a key file, in bytes.
+const MAX_KEY_FILE: u64 = 256;
 
-/// The key in a file, which is made when it is missing. Keys of earlier versions have no prefix, and get it.
+/// Reads the key from its file, or creates it. A key of an earlier version has no prefix and gets it.
 fn key(path: &Path) -> io::Result<[u8; KEY]> {
     if let Some((key, has_prefix)) = read_key(path)? {
         if !has_prefix {
@@ -131,7 +131,7 @@ fn key(path: &Path) -> io::Result<[u8; KEY]> {
     }
 }
 
-/// Puts a whole file with the key into its place, for its owner alone.
+/// Writes the key file atomically, readable by its owner only.
 fn write_key(
     path: &Path,
     key: &[u8; KEY],
@@ -145,8 +145,8 @@ fn write_key(
     put(new).map(drop).map_err(|failed| failed.error)
 }
 
-/// The key in a file, and whether it is written with the prefix; `None` where there is no file. A FIFO is refused without
-/// waiting for its other end.
+/// Reads the key, and whether it has the prefix; `None` if the file does not exist. A FIFO is refused and does not
+/// block.
 fn read_key(path: &Path) -> io::Result<Option<([u8; KEY], bool)>> {
     let invalid = |message: &str| io::Error::new(io::ErrorKind::InvalidData, message);
     let nonblock = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
@@ -159,11 +159,11 @@ fn read_key(path: &Path) -> io::Result<Option<([u8; KEY], bool)>> {
         return Err(invalid("it is not a regular file; remove it"));
     }
     let mut text = String::new();
-    file.take(KEY_TEXT).read_to_string(&mut text)?;
+    file.take(MAX_KEY_FILE).read_to_string(&mut text)?;
     let text = text.trim();
     let bytes = text.strip_prefix(KEY_PREFIX).unwrap_or(text);
     let key = URL_SAFE_NO_PAD.decode(bytes).ok().and_then(|bytes| bytes.try_into().ok());
-    let key = key.ok_or_else(|| invalid("it holds no key; remove it"))?;
+    let key = key.ok_or_else(|| invalid("it contains no valid key; remove it"))?;
     Ok(Some((key, text.starts_with(KEY_PREFIX))))
 }
 
@@ -176,12 +176,12 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// The name that is recorded with what it does: that of its token.
+    /// The name that is recorded with its actions: that of its token.
     pub(crate) fn name(&self) -> &str {
         self.role.as_str()
     }
 
-    /// How its answers are recorded.
+    /// The author of its answers, as it is recorded.
     pub(crate) fn answered_by(self) -> AnsweredBy {
         let channel = if self.by_cookie { "page" } else { "http" };
         AnsweredBy::new(self.name(), channel)
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_whole_private_and_redacted() {
+    fn the_key_file_is_private_and_has_the_prefix() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(KEY_FILE);
         let tokens = || Tokens::open(dir.path(), &ALL).unwrap().tokens;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_start_at_once_have_one_key() {
+    fn servers_that_start_concurrently_share_one_key() {
         let dir = tempfile::tempdir().unwrap();
         let all: Vec<_> = std::thread::scope(|scope| {
             let start = || Tokens::open(dir.path(), &ALL).unwrap().tokens;

@@ -71,7 +71,7 @@ pub(crate) struct View {
     pub(crate) changes: Vec<StageChange>,
     /// Those before the first and after the last of them, where they differ.
     pub(crate) whole_change: Option<(String, String)>,
-    /// The rewinds and retries, which take events back.
+    /// Rewinds and retries, which take events back.
     pub(crate) rewinds: Arc<[Rewind]>,
     /// What all readers of this view see alike, made by the first of them.
     pub(crate) fragments: OnceLock<Fragments>,
@@ -523,7 +523,7 @@ pub(crate) struct Rewind {
     point: ForkPoint,
 }
 
-/// The rewind that an event is.
+/// The rewind or retry that an event records.
 fn rewind(event: &Event) -> Option<Rewind> {
     match &event.entry.body {
         EventBody::CheckpointForked(point) if point.in_place => {

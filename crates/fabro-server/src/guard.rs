@@ -66,7 +66,7 @@ fn is_plain_refusal(response: &Response) -> bool {
 
 async fn checked(app: &App, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
-    // A liveness probe names the host as it knows it, and learns nothing.
+    // A liveness probe may use any host name, and the response reveals nothing.
     if parts.uri.path() != HEALTH {
         let host = host(&parts.headers, &parts.uri, &app.actions.config.allowed_hosts)?;
         same_site(&parts.headers, &parts.method, &parts.uri, &host)?;
@@ -169,7 +169,7 @@ fn host(headers: &HeaderMap, uri: &Uri, allowed: &[String]) -> Result<String, Pr
     Err(refused(format!("the host `{}` is not one of this server", name.escape_debug())))
 }
 
-/// An authority without its port; `None` where it has user info, or a port that is no number up to 65535.
+/// An authority without its port; `None` if it has user info or an invalid port.
 fn host_name(authority: &str) -> Option<&str> {
     let end = authority.find(']').map_or(0, |end| end + 1);
     let (_, rest) = authority.split_at(end);

@@ -68,7 +68,7 @@ pub(crate) struct Tools {
     pub(crate) role: Role,
     /// The run that tools mean when none is named; absent for the latest.
     pub(crate) run: Option<String>,
-    /// Who the client is, as it is recorded with answers.
+    /// The name of the client, recorded with its answers.
     pub(crate) user: String,
 }
 

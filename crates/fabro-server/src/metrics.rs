@@ -1,5 +1,4 @@
-//! Metrics in the text format of Prometheus: what the store has, and counters of what was recorded since the server
-//! started.
+//! Prometheus metrics: gauges of the store, and counters of events recorded since the server started.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{Display, Write as _};
@@ -12,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::actions::WaitingGates;
 
-/// How many events are read from the store at a time.
+/// How many events one read returns.
 const PAGE: usize = 256;
 
 const STATUSES: [RunStatus; 7] = [
@@ -25,8 +24,8 @@ const STATUSES: [RunStatus; 7] = [
     RunStatus::Interrupted,
 ];
 
-/// The counters of a server. They count what was recorded since it started, as counters of Prometheus do: what a store
-/// recorded before is read only of runs that have not ended, once.
+/// Counters of events recorded since the server started, as Prometheus expects. Older events are read once, and only
+/// for runs that have not ended.
 pub(crate) struct Metrics {
     since_ms: i64,
     counters: Mutex<Counters>,
@@ -37,7 +36,7 @@ impl Metrics {
         Self { since_ms: now_ms(), counters: Mutex::default() }
     }
 
-    /// The metrics, with these runs in the store and these gates that wait.
+    /// Renders the metrics, with these runs of the store and these waiting gates.
     pub(crate) async fn text(
         &self,
         store: &SqliteStore,
@@ -62,7 +61,7 @@ impl Metrics {
         let help = "Gates that wait for an answer.";
         let gates = &waiting.gates;
         text.one("fabro_gates_waiting", "gauge", help, [(String::new(), gates.len())]);
-        let help = "How long the oldest of them has waited; 0 when none waits.";
+        let help = "How long the oldest waiting gate has waited; 0 without one.";
         let asked_ms = gates.iter().map(|waiting| waiting.gate.asked_ms).min();
         let age_ms = asked_ms.map_or(0, |asked_ms| now_ms().saturating_sub(asked_ms).max(0));
         let age = age_ms as f64 / 1_000.0;
@@ -77,7 +76,7 @@ struct Counters {
     stages: BTreeMap<&'static str, u64>,
     usage: Usage,
     commits: u64,
-    /// How far the log of each run is counted.
+    /// What is counted of each run's log.
     runs: HashMap<RunId, Counted>,
     unreadable: HashSet<RunId>,
 }
@@ -85,9 +84,9 @@ struct Counters {
 #[derive(Default)]
 struct Counted {
     seq: u64,
-    /// When the run had ended, if everything up to there is counted: one that continues has no end, or another one.
+    /// The end time of a run that is counted up to its end. It changes if the run continues.
     settled_ms: Option<i64>,
-    /// The commits of its lines so far. A stage that changed nothing has the commit of the one before.
+    /// The commits seen so far: a stage that changed nothing repeats the commit of the previous one.
     commits: HashSet<String>,
 }
 
@@ -103,7 +102,7 @@ impl Counters {
             if ended_ms.is_some_and(|ended| ended < since_ms || settled_ms == Some(ended)) {
                 continue;
             }
-            // A damaged log does not keep the others from being counted.
+            // A damaged log does not prevent counting the others.
             match self.count(store, run.id, since_ms).await {
                 Ok(()) => self.unreadable.remove(&run.id),
                 Err(_) => self.unreadable.insert(run.id),
@@ -133,7 +132,7 @@ impl Counters {
         }
     }
 
-    /// Takes account of an event; one that is older than the server says only which commits are not new.
+    /// Counts an event. An event older than the server only marks its commit as seen.
     fn apply(&mut self, run: RunId, event: &Event, is_new: bool) {
         let body = &event.entry.body;
         let counted = self.runs.entry(run).or_default();
@@ -175,7 +174,7 @@ impl Counters {
     }
 }
 
-/// The text that Prometheus reads.
+/// Text in the Prometheus exposition format.
 #[derive(Default)]
 struct Exposition(String);
 
@@ -196,7 +195,7 @@ impl Exposition {
     }
 }
 
-/// Labels whose values are words of ours, which need no escapes.
+/// Formats labels. The values are fixed words that need no escaping.
 fn labels(pairs: &[(&str, &str)]) -> String {
     let pairs: Vec<String> =
         pairs.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();

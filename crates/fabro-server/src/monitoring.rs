@@ -1,4 +1,4 @@
-//! What monitoring asks a server: whether it lives (`/healthz`), and its metrics (`/metrics`).
+//! Endpoints for monitoring: liveness (`/healthz`) and metrics (`/metrics`).
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use fabro_store::Runs as _;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// The address of the liveness probe. It needs no token, and takes any `Host`: probes name addresses of their own.
+/// The path of the liveness probe. It needs no token and accepts any `Host`, as probes often use an IP address.
 pub(crate) const HEALTH: &str = "/healthz";
 
-/// The address of the metrics.
+/// The path of the metrics.
 pub(crate) const METRICS: &str = "/metrics";
 
 pub(crate) fn routes() -> Router<Arc<App>> {

@@ -16,15 +16,15 @@ use crate::turns::Turns;
 /// How long an answer is kept.
 const RETENTION: Duration = Duration::from_hours(24);
 
-/// How long a request waits for the same one at another server, and how often it looks.
+/// How long a request waits while another server handles the same one, and the poll interval.
 const BUSY_TIMEOUT: Duration = Duration::from_mins(1);
 const BUSY_POLL: Duration = Duration::from_millis(50);
 
 /// The longest key, in bytes.
 const MAX_KEY: usize = 255;
 
-/// The idempotency cache: answers to requests with a key, as rows of the store. So all servers of a store share them, and a
-/// restart loses none.
+/// The idempotency cache: answers to requests with a key, as rows of the store. All servers of the store share it, and
+/// it survives restarts.
 pub(crate) struct Once {
     store: Arc<SqliteStore>,
     /// One request with the same key at a time.
@@ -57,7 +57,7 @@ impl Once {
             RequestClaim::Begin(run) => run,
             RequestClaim::Answered(answer) => {
                 let damaged = |error: serde_json::Error| {
-                    let detail = format!("the kept answer cannot be read: {error}");
+                    let detail = format!("the cached answer cannot be read: {error}");
                     Problem::internal("store_error", detail, "use a new Idempotency-Key")
                 };
                 return Ok((serde_json::from_str(&answer).map_err(damaged)?, true));

@@ -371,7 +371,7 @@ impl Api {
     }
 }
 
-/// Addresses for monitoring, which are not below `/api/v1`.
+/// Paths for monitoring, which are outside of `/api/v1`.
 fn monitoring() -> [(&'static str, Value); 2] {
     let operation = |id: &str, summary: &str, description: &str| {
         json!({"operationId": id, "summary": summary, "responses": {"200": {
@@ -380,7 +380,7 @@ fn monitoring() -> [(&'static str, Value); 2] {
         }}})
     };
     let mut health =
-        operation("getHealth", "Whether the server lives.", "`ok`, for any Host, without a token.");
+        operation("getHealth", "Liveness of the server.", "`ok`, for any Host, without a token.");
     health["security"] = json!([]);
     let mut metrics = operation(
         "getMetrics",

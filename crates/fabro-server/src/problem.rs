@@ -277,7 +277,7 @@ fn last_lines(log: &str) -> String {
     let start = log.char_indices().rev().nth(1_999).map_or(0, |(at, _)| at);
     log[start..].to_owned()
 }
-/// The most gates that a problem lists.
+/// How many gates a problem lists.
 const MAX_LISTED: usize = 20;
 
 fn listed(gates: &[NamedGate]) -> String {

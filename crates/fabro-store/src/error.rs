@@ -92,11 +92,11 @@ pub enum StoreError {
     LeaseLost {
         /// The run.
         run: RunId,
-        /// The process id of the one that drives it now, as far as it is known.
+        /// The process id of the new driver, if it is known.
         pid: Option<u32>,
     },
-    /// The file system of the store refuses locks.
-    #[error("the file system of {} has no locks: put the store on a local disk", path.display())]
+    /// The file system of the store does not support locks.
+    #[error("the file system of {} does not support locks: put the store on a local disk", path.display())]
     NoLocks {
         /// The database.
         path: PathBuf,

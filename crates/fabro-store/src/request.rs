@@ -1,22 +1,22 @@
 use fabro_types::RunId;
 
-/// What makes two requests the same.
+/// The identity of a request that may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey {
     /// The key that the client chose.
     pub key: String,
-    /// A hash of what is requested: a key stands for one request.
+    /// A hash of the request: a key cannot be reused for another one.
     pub request: String,
 }
 
-/// What is known of a request with a key.
+/// The result of claiming the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestClaim {
-    /// This process has to handle it. It creates this run, which a process that ended in the middle may have created.
+    /// This process handles the request. It uses this id for a new run, which a crashed process may have created.
     Begin(Option<RunId>),
-    /// It has been answered.
+    /// The request was already answered.
     Answered(String),
-    /// Another process handles it at the moment.
+    /// Another process is handling the request.
     Busy,
     /// The key was used for another request.
     Differs,

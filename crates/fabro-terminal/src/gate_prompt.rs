@@ -129,9 +129,9 @@ async fn prompt_until_answered<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
     answered: &mut Option<Instant>,
     question: Question,
 ) -> std::io::Result<Step> {
-    let before = before(&question);
-    if !before.is_empty() {
-        screen.preview(before.trim_end());
+    let above = text_above(&question);
+    if !above.is_empty() {
+        screen.preview(above.trim_end());
     }
     let deadline = question.deadline.map(Instant::from_std);
     let mut prompt = Prompt::new(question);
@@ -167,9 +167,9 @@ async fn prompt_until_answered<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
 /// How many lines of a text are shown above a question.
 const SHOWN_LINES: usize = 30;
 
-/// What is shown above a question: the branch and the element that it asks about, the failures before it, and what the
-/// gate shows.
-fn before(question: &Question) -> String {
+/// The text above a question: the branch and the element that it asks about, the failures before it, and what the gate
+/// shows.
+fn text_above(question: &Question) -> String {
     let Question { branch, item, failures, show, run, .. } = question;
     let place =
         branch.as_deref().into_iter().chain(item.as_deref()).collect::<Vec<_>>().join(" · ");

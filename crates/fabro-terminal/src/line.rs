@@ -75,7 +75,7 @@ pub(crate) fn name(event: &Event) -> String {
     name_in(event, "")
 }
 
-/// The same in a sub-workflow that runs for these elements.
+/// Like [`name`], in a sub-workflow that runs for these list elements.
 pub(crate) fn name_in(event: &Event, outer: &str) -> String {
     let node = event.entry.node_id.as_deref().unwrap_or_default();
     let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
@@ -269,7 +269,7 @@ fn created(run: &CreatedRun) -> String {
 fn forked(point: &ForkPoint) -> String {
     let at = point.stage.as_deref().unwrap_or("its beginning");
     if let Some(retry) = &point.retry {
-        return format!("retried, again from {}", retry.stages.join(", "));
+        return format!("retried from {}", retry.stages.join(", "));
     }
     let mut text = if point.in_place {
         format!("rewound to {at}")

@@ -63,8 +63,8 @@ impl LiveArea {
     }
 }
 
-/// Clears what a killed driver has left: its area below the cursor, and lines that do not wrap. For a terminal only,
-/// before the first line is printed.
+/// Resets the terminal after a killed driver: clears its area below the cursor, and turns on line wrapping. Call it only
+/// on a terminal, before the first output.
 pub fn clear_leftovers() {
     crate::stderr(&format!("{WRAP}{CLEAR}"));
 }

@@ -193,7 +193,7 @@ impl Progress {
         Suspended { progress: Arc::clone(self) }
     }
 
-    /// Sets what the run has used of models in all. Without it the last line adds up the finished stages.
+    /// Sets the total model usage of the run. Without it, the last line adds up the finished stages.
     pub fn set_spent(&self, tokens: u64, cost_usd: f64) {
         self.shared.lock().story.set_spent(tokens, cost_usd);
     }
@@ -381,7 +381,7 @@ impl State {
         stage.map_or(story.depth(), |(_, stage)| stage.depth)
     }
 
-    /// The elements of lists that a sub-workflow of this stage is for.
+    /// The list elements that the sub-workflow of a stage runs for.
     fn elements_of(&self, parent: &ParentStage) -> String {
         let story = self.children.get(&parent.run_id).map_or(&self.story, |child| &child.story);
         let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());

@@ -18,7 +18,7 @@ pub struct Story {
     running: BTreeMap<Arc<str>, RunningStage>,
     /// How many fan-outs and sub-workflows the run itself is inside.
     depth: usize,
-    /// The elements of lists that the run itself is for.
+    /// The list elements that the run is for.
     elements: String,
     /// Finished stages whose edge is not known yet, by branch.
     pending: BTreeMap<Arc<str>, StageLine>,
@@ -185,12 +185,12 @@ pub struct StageLine {
 }
 
 impl Story {
-    /// The story of a sub-workflow, indented below its parent, which runs for these elements of lists.
+    /// The story of a sub-workflow that runs for these list elements, indented below its parent.
     pub(crate) fn below(depth: usize, elements: String) -> Self {
         Self { depth, elements, ..Self::default() }
     }
 
-    /// The elements of lists that it is for, as `[3]`; empty for a run of its own.
+    /// The list elements that the run is for, as `[3]`; empty for a top-level run.
     pub(crate) fn elements(&self) -> &str {
         &self.elements
     }
@@ -247,7 +247,7 @@ impl Story {
         &self.summary
     }
 
-    /// Sets what the run has used of models in all.
+    /// Sets the total model usage of the run.
     pub(crate) fn set_spent(&mut self, tokens: u64, cost_usd: f64) {
         self.summary.spent = Some((tokens, cost_usd));
     }

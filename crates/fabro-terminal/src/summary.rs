@@ -17,7 +17,7 @@ pub struct Summary {
     /// The last answer of a model on the main line: mostly what the run was for.
     #[serde(skip)]
     pub response: Option<Response>,
-    /// Tokens and US dollars of the whole run, failed attempts and canceled branches included; `None` to add up the rows.
+    /// Tokens and US dollars of the whole run, including failed attempts and canceled branches; `None` to sum the rows.
     #[serde(skip)]
     pub spent: Option<(u64, f64)>,
     #[serde(skip)]

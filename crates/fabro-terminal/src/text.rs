@@ -24,8 +24,8 @@ pub fn cut(line: &str, width: usize) -> String {
     text
 }
 
-/// A line, which may be colored, in lines that fit into this width: all but the first one are indented. Only
-/// blanks are broken at, but none in a command between back-ticks, which people copy.
+/// Wraps a line, which may be colored, to a width. Continuation lines are indented. It breaks only at blanks, and not
+/// inside of back-ticks, so that people can copy commands.
 pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     let mut text = String::new();
     let mut used = 0;
@@ -37,7 +37,7 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> String {
             is_in_code ^= *c == '`';
             *c == ' ' && !is_in_code
         });
-        // A word with the blanks before it.
+        // A word with its leading blanks.
         let (word, after) = rest.split_at(end.map_or(rest.len(), |(at, _)| at));
         is_code ^= word.matches('`').count() % 2 == 1;
         let columns = painted_width(word);
@@ -53,7 +53,7 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     text
 }
 
-/// The columns of a text without its colors.
+/// The width of a text without its color codes, in columns.
 fn painted_width(text: &str) -> usize {
     let mut in_escape = false;
     let columns = text.chars().map(|c| {

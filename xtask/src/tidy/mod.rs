@@ -76,7 +76,7 @@ const CHECKS: &[Check] = &[
     documents::examples,
     documents::links,
     circles::import_circles,
-    control_files::names_are_of_the_table,
+    control_files::names_come_from_the_table,
     style::file_lengths,
     style::tuple_lets,
     style::option_advice,

@@ -72,13 +72,14 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
     Ok(Exit::SUCCEEDED)
 }
 
-/// What was answered, and how it was read.
+/// Confirms an answer: the gate, and the option that was chosen.
 pub(super) fn answered_text(gate: &Gate) -> String {
     let item = gate.item.as_ref().map(|item| format!(" ({})", clean(item))).unwrap_or_default();
     format!("answered {}{item}{}\n", gate.node, meaning(gate))
 }
 
-/// Continues a run that waits for people in the background, and says how to follow it; else how to continue it.
+/// Resumes a run that waits for people, in the background, and tells how to follow it. For another run, tells how
+/// to resume it.
 pub(super) async fn resumed_text(
     store: &Arc<SqliteStore>,
     run: RunId,

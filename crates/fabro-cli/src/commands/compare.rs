@@ -17,7 +17,7 @@ use crate::output;
 /// Compare two runs: stages, prompts, edges
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro compare 01K3 latest\n  fabro compare 01K3 01K4 --json | jq '.differences[].stage'\n\nThe old run is at the left and its lines begin with -, the new one is at the right and its lines begin with +. Where the runs part, the comparison goes on at the next stage that both have."
+    after_help = "Examples:\n  fabro compare 01K3 latest\n  fabro compare 01K3 01K4 --json | jq '.differences[].stage'\n\nThe old run is at the left and its lines begin with -, the new one is at the right and its lines begin with +. Where the runs diverge, the comparison continues at the next common stage."
 )]
 pub struct CompareArgs {
     /// The old run: its id, the beginning of it, or `latest`
@@ -33,8 +33,8 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
-/// The longest text of a difference on one line, in characters.
-const SHOWN: usize = 300;
+/// The maximum length of a value on one line, in characters.
+const MAX_VALUE: usize = 300;
 
 /// Compares two runs.
 pub async fn compare(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -52,7 +52,7 @@ fn text(report: &RunComparison, width: usize, paint: Paint) -> String {
     let mut text = format!("{}\n{}", runs(report, paint), stages(report, width, paint));
     if report.differences.is_empty() {
         let mark = paint.good("✓");
-        let _ = writeln!(text, "\n{mark} nothing else differs: {} events", report.compared);
+        let _ = writeln!(text, "\n{mark} no other differences in {} events", report.compared);
     }
     for difference in &report.differences {
         let what = difference.stage.as_deref().unwrap_or("the run");
@@ -63,7 +63,7 @@ fn text(report: &RunComparison, width: usize, paint: Paint) -> String {
     text
 }
 
-/// The figures of both runs.
+/// A summary of both runs, as a table.
 fn runs(report: &RunComparison, paint: Paint) -> String {
     let mut table = Table::new(&[("", Align::Left), ("old", Align::Left), ("new", Align::Left)]);
     let facts = |run: &ComparedRun| {
@@ -91,7 +91,7 @@ fn runs(report: &RunComparison, paint: Paint) -> String {
     })
 }
 
-/// The stages side by side: `-` only the old run has, `+` only the new one, `!` went otherwise.
+/// The stages side by side. `-`: only in the old run; `+`: only in the new run; `!`: different.
 fn stages(report: &RunComparison, width: usize, paint: Paint) -> String {
     let columns =
         [("", Align::Left), ("stage", Align::Left), ("old", Align::Left), ("new", Align::Left)];
@@ -131,10 +131,10 @@ fn changed(difference: &RunDifference, paint: Paint) -> String {
         return text;
     }
     if let Some(old) = &difference.old {
-        let _ = writeln!(text, "{}", paint.bad(&format!("- {}", one_line(old, SHOWN))));
+        let _ = writeln!(text, "{}", paint.bad(&format!("- {}", one_line(old, MAX_VALUE))));
     }
     if let Some(new) = &difference.new {
-        let _ = writeln!(text, "{}", paint.good(&format!("+ {}", one_line(new, SHOWN))));
+        let _ = writeln!(text, "{}", paint.good(&format!("+ {}", one_line(new, MAX_VALUE))));
     }
     text
 }

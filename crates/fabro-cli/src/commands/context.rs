@@ -36,7 +36,7 @@ pub struct ContextArgs {
     #[arg(long, num_args = 2, value_names = ["A", "B"], add = ArgValueCandidates::new(complete::stages))]
     pub diff: Option<Vec<String>>,
 
-    /// Show what the engine keeps for itself too: `internal.*`
+    /// Also show the engine's internal keys: `internal.*`
     #[arg(long, visible_alias = "internal")]
     pub all: bool,
 
@@ -49,7 +49,7 @@ pub struct ContextArgs {
     pub json: bool,
 }
 
-/// Keys of the engine, of which JSON has all.
+/// The prefix of the engine's internal keys. JSON always has them.
 const INTERNAL: &str = "internal.";
 
 /// The longest value on a line for people, in characters.

@@ -102,7 +102,7 @@ fn text(report: &CostReport, paint: Paint, width: usize) -> String {
     let name = |it: &StageCost| {
         let StageCost { run, stage, elements, .. } = it;
         let end = run.get(run.len().saturating_sub(6)..).unwrap_or(run);
-        // `search@1` of the sub-workflow for the element 3 is `search[3]@1`.
+        // `search@1` in the sub-workflow of element 3 is shown as `search[3]@1`.
         let name = match stage.rsplit_once('@') {
             Some((node, visit)) => format!("{node}{elements}@{visit}"),
             None => stage.clone(),

@@ -20,7 +20,7 @@ use crate::output;
 /// Show the space that runs take, the largest first
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. What several runs have (a blob, an artifact, a file that a fork took over) is shown as shared, and goes with the last of them. `fabro prune` removes runs."
+    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. Data that several runs share (a blob, an artifact, a file that a fork took over) is shown as shared, and is removed with the last of them. `fabro prune` removes runs."
 )]
 pub struct DuArgs {
     /// Only these runs

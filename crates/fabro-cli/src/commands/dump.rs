@@ -203,8 +203,8 @@ impl Zip {
     }
 }
 
-/// The name of a file in an archive, which is unpacked on any system and shown on any terminal. What is a separator, a drive
-/// or a device on Windows, or a control character, is percent-encoded, and so is `%`: different names stay different.
+/// A file name that is safe to unpack on any system and to list on any terminal. Separators, drives and devices of
+/// Windows, and control characters are percent-encoded; so is `%`, to keep names distinct.
 fn archive_name(path: &str) -> String {
     let parts: Vec<_> = path.split('/').map(archive_part).collect();
     parts.join("/")
@@ -219,8 +219,8 @@ fn archive_part(part: &str) -> String {
     for (at, c) in part.char_indices() {
         let mut text = [0; 4];
         let text = c.encode_utf8(&mut text);
-        let is_odd = "\\:*?\"<>|%".contains(c) || c.is_control() || clean(text) != *text;
-        if is_odd || at >= end || (at == 0 && is_device) {
+        let is_unsafe = "\\:*?\"<>|%".contains(c) || c.is_control() || clean(text) != *text;
+        if is_unsafe || at >= end || (at == 0 && is_device) {
             for byte in text.bytes() {
                 let _ = write!(name, "%{byte:02X}");
             }
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_archives_are_safe_everywhere() {
+    fn archive_names_are_safe_on_every_system() {
         let check = |path: &str, expect: &str| assert_eq!(archive_name(path), expect, "{path:?}");
         check("stages/001-a@1/out put.txt", "stages/001-a@1/out put.txt");
         check("größe/✓.md", "größe/✓.md");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_beside_a_dump() {
+    fn paths_outside_of_the_dump_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let mut dump = Dir::create(&dir.path().join("dump")).unwrap();
         for path in ["../x", "/x", "a/../../x", "a//x"] {

@@ -75,7 +75,7 @@ fn none_left(run: RunId, global: &Global) -> anyhow::Error {
     usage("the run has not left any stage", format!("see its state with `{inspect}`"))
 }
 
-/// Names the branches that were meant as well.
+/// Lists the other branches that the given name matches.
 fn others_text(report: &Explain, run: RunId, global: &Global) -> Option<String> {
     const SHOWN: usize = 5;
     let first = report.others.first()?;
@@ -91,7 +91,7 @@ fn others_text(report: &Explain, run: RunId, global: &Global) -> Option<String> 
 }
 
 fn text(named: &str, report: &Explain, paint: Paint) -> String {
-    // In a fan-out the name that was given does not say which branch it is.
+    // In a fan-out the given name does not identify the branch.
     let stage = if report.stage.contains('/') { report.stage.as_str() } else { named };
     let rule = report.tier.map_or_else(String::new, |tier| format!("by rule {}", tier.as_str()));
     let drawn = report.seed.map(|seed| format!(", drawn by weight with seed {seed}"));

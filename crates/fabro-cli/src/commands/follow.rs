@@ -62,10 +62,10 @@ impl<'s> Follow<'s> {
     }
 }
 
-/// How many events are read at a time.
+/// How many events one read returns.
 const PAGE: usize = 1_000;
 
-/// Shows what another process does with a run, until it ends or pauses. Ctrl-C ends only this.
+/// Follows a run that another process drives, until it ends or pauses. Ctrl-C does not stop the run.
 pub(super) async fn follow_driven(
     store: &SqliteStore,
     run: RunId,
@@ -94,7 +94,7 @@ pub(super) async fn follow_driven(
                 }
             }
             if let Some(report) = stopped(store, run).await? {
-                // What was committed since the last read.
+                // Events committed since the last read.
                 for event in &store.read(run, last, usize::MAX).await? {
                     progress.event(event);
                 }

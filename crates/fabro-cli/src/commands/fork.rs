@@ -42,7 +42,7 @@ pub struct PointArgs {
     after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n  fabro fork latest plan -I style=casual\n\nThe copy is a new run. `fabro resume` continues it after that stage, and selects the edge there again. Stages up to there have read the old inputs."
 )]
 pub struct ForkArgs {
-    /// Where.
+    /// The run and the stage to fork at.
     #[command(flatten)]
     pub point: PointArgs,
 
@@ -54,10 +54,10 @@ pub struct ForkArgs {
 /// Take a run back to the end of a stage
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\n`fabro resume` continues the run after that stage. What happened later stays in the log but no longer counts. A run that has succeeded is only taken back to a stage that is named. In a run with --worktree the files are those of that stage then; the files of other runs are not changed."
+    after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\n`fabro resume` continues the run after that stage. What happened later stays in the log but no longer counts. For a run that has succeeded, the stage must be named. In a run with --worktree the files are reset to that stage; without it, files are not changed."
 )]
 pub struct RewindArgs {
-    /// Where.
+    /// The run and the stage to rewind to.
     #[command(flatten)]
     pub point: PointArgs,
 }
@@ -79,7 +79,7 @@ pub async fn rewind(args: RewindArgs, global: &Global) -> anyhow::Result<Exit> {
     let RewindArgs { point: args } = args;
     let (store, from) = global.run_to_change(&args.run).await?;
     let stage = match &args.stage {
-        None => asked(&store, from, global).await?,
+        None => ask_stage(&store, from, global).await?,
         named => named.clone(),
     };
     let set = args.set.iter().cloned().collect();
@@ -87,12 +87,15 @@ pub async fn rewind(args: RewindArgs, global: &Global) -> anyhow::Result<Exit> {
     report("rewound", from, &point, args.json, global)
 }
 
-/// How many stages are offered.
-const OFFERED: usize = 15;
+/// How many stages are listed.
+const MAX_LISTED: usize = 15;
 
-/// The stage that a run which has succeeded is to be taken back to: a person is asked. `None` for other runs, which
-/// go back to the last one.
-async fn asked(store: &SqliteStore, run: RunId, global: &Global) -> anyhow::Result<Option<String>> {
+/// Asks for the stage to rewind to if the run has succeeded. `None` for other runs: they go back to the last stage.
+async fn ask_stage(
+    store: &SqliteStore,
+    run: RunId,
+    global: &Global,
+) -> anyhow::Result<Option<String>> {
     let report = fabro_inspect::inspect_run(store, run).await?;
     if !matches!(report.status, RunStatus::Succeeded | RunStatus::PartiallySucceeded) {
         return Ok(None);
@@ -100,7 +103,7 @@ async fn asked(store: &SqliteStore, run: RunId, global: &Global) -> anyhow::Resu
     // Nothing follows an exit.
     let ended = report.stages.iter().filter(|row| row.ended_at.is_some() && row.edge.is_some());
     let names: Vec<String> = ended.map(|row| clean(&row.name()).into_owned()).collect();
-    let shown = &names[names.len().saturating_sub(OFFERED)..];
+    let shown = &names[names.len().saturating_sub(MAX_LISTED)..];
     let rewind = global.command(&format!("rewind {run} STAGE"));
     let unnamed = || {
         let dots = if shown.len() < names.len() { "…, " } else { "" };

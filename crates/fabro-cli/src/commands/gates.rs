@@ -23,7 +23,7 @@ use crate::output;
 /// List gates that wait for a person, answer one
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro gates\n  fabro gates --json\n\nOn a terminal a gate can be chosen and answered; Escape leaves them as they are."
+    after_help = "Examples:\n  fabro gates\n  fabro gates --json\n\nOn a terminal, choose a gate and answer it; Escape quits without an answer."
 )]
 pub struct GatesArgs {
     /// Print JSON
@@ -31,13 +31,13 @@ pub struct GatesArgs {
     pub json: bool,
 }
 
-/// A gate that waits, with its run.
+/// A waiting gate, with its run.
 #[derive(Serialize)]
 struct OpenGate {
     run: RunId,
     workflow: String,
     status: RunStatus,
-    /// What it is called in an answer.
+    /// Its name for `fabro answer`.
     name: String,
     asked_at: String,
     waiting_ms: u64,
@@ -86,7 +86,7 @@ async fn open_gates(store: &SqliteStore, global: &Global) -> anyhow::Result<Vec<
             }
         };
         for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
-            // The run takes an answer that is given when it is driven again.
+            // Already answered: the run reads the answer when it resumes.
             if gate.pending_answer.is_some() {
                 continue;
             }
@@ -138,7 +138,7 @@ async fn answer_one(gates: &[OpenGate], global: &Global) -> anyhow::Result<Exit>
             let options: Vec<_> = several.iter().enumerate().map(option).collect();
             let question =
                 Question { text: "Which gate?".to_owned(), options, ..Question::default() };
-            let Some(chosen) = asked(&terminal, &question).await? else {
+            let Some(chosen) = ask(&terminal, &question).await? else {
                 return Ok(Exit::SUCCEEDED);
             };
             let at =
@@ -159,10 +159,10 @@ async fn answer_one(gates: &[OpenGate], global: &Global) -> anyhow::Result<Exit>
         text_option: gate.text_option.clone(),
         default_choice: gate.default_choice.clone(),
         deadline: left.map(|left| Instant::now() + left),
-        // What the gate shows is in the list above.
+        // The list above already has the texts of `show`.
         ..Question::default()
     };
-    let Some(choice) = asked(&terminal, &question).await? else { return Ok(Exit::SUCCEEDED) };
+    let Some(choice) = ask(&terminal, &question).await? else { return Ok(Exit::SUCCEEDED) };
     let (store, run) = global.run_to_change(&open.run.to_string()).await?;
     let by = AnsweredBy { process: agent::ancestry(), ..AnsweredBy::new(os_user(), "terminal") };
     let gate = fabro_run::answer(&store, run, Some(&open.name), &choice, by, None).await?;
@@ -178,8 +178,8 @@ fn label(open: &OpenGate) -> String {
     parts.collect::<Vec<_>>().join(" · ")
 }
 
-/// The answer of the person at the terminal; `None` where there is none.
-async fn asked(
+/// Asks at the terminal; `None` without an answer.
+async fn ask(
     terminal: &TerminalInterviewer,
     question: &Question,
 ) -> Result<Option<String>, AskError> {

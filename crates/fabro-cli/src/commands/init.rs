@@ -110,13 +110,13 @@ const SETTINGS: &str = r#"_version = 1
 # What follows when a stage fails and no edge of the workflow handles it.
 # "stop" ends the run there as failed. "route" continues by plain edges, and the run
 # ends partially_succeeded, with exit code 1. A workflow (graph [on_failure=...]) or a
-# node may say otherwise.
+# node can override it.
 on_failure = "stop"
 # US dollars after which a run pauses; `fabro resume RUN --max-cost USD` continues it.
 # max_cost = 5.0
 "#;
 
-/// Writes the settings of the project where there are none.
+/// Writes the project's settings, unless it has some.
 fn write_settings(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = dir.strip_prefix(".").unwrap_or(dir).join(".fabro").join("config.toml");
     if path.symlink_metadata().is_ok() {

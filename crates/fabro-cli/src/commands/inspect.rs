@@ -202,7 +202,7 @@ fn status(report: &Inspect, paint: Paint) -> String {
     if report.dry_run { format!("{word} (dry run: nothing was executed)") } else { word }
 }
 
-/// What made a run continue from an earlier point.
+/// How a run came to continue from an earlier point.
 pub fn verb(point: &ForkPoint) -> &'static str {
     match (&point.retry, point.in_place) {
         (Some(_), _) => "retried",

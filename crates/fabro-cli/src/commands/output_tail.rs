@@ -1,4 +1,4 @@
-//! The end of what a failed stage has written.
+//! The last lines of a failed stage's output.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use super::log_files::Lines;
 use crate::global::Global;
 
 /// How many lines are shown.
-const SHOWN: usize = 20;
+const MAX_LINES: usize = 20;
 
-/// The last lines that a failed stage has written, under a heading; empty without any.
+/// The last lines of a failed stage's output, under a heading; empty if there are none.
 pub async fn last_lines(
     run: RunId,
     cause: &StageFailure,
@@ -31,13 +31,13 @@ pub async fn last_lines(
     });
     let mut lines: VecDeque<String> = VecDeque::new();
     for stream in [LogStream::Stdout, LogStream::Stderr, LogStream::Text] {
-        // The response of a command is its output once more.
+        // The response of a command repeats its output.
         if stream == LogStream::Text && !lines.is_empty() {
             continue;
         }
         let Some(value) = end.and_then(|event| recorded_output(event, stream)) else { continue };
         let mut keep = Lines::new(Vec::new(), 0, |line: &[u8]| {
-            if lines.len() == SHOWN {
+            if lines.len() == MAX_LINES {
                 lines.pop_front();
             }
             lines.push_back(String::from_utf8_lossy(line).trim_end().to_owned());

@@ -75,7 +75,7 @@ fn bytes(text: &str) -> Result<ByteSize, String> {
 struct Report {
     removed: bool,
     runs: Vec<SizeRow>,
-    /// The git branches of runs that ended, and whose changes are merged or discarded.
+    /// Git branches of ended runs whose changes are merged or discarded.
     branches: Vec<String>,
     freed_bytes: u64,
     /// What the database has then for later runs: a small part is not worth compacting it.
@@ -161,8 +161,8 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     }
 }
 
-/// Removes the worktrees and branches of runs that ended, where they are merged or discarded; only finds them when
-/// `is_dry`. The names of the branches.
+/// Removes the worktrees and branches of ended runs whose changes are merged or discarded; with `is_dry` it only
+/// finds them. Returns the names of the branches.
 async fn remove_branches(
     store: &SqliteStore,
     rows: &[SizeRow],
@@ -174,7 +174,9 @@ async fn remove_branches(
         let is_discarded = discarded_at(&read_all(store, row.id).await?).is_some();
         match remove_branch(store, row.id, is_discarded, is_dry).await {
             Ok(branch) => removed.extend(branch),
-            Err(error) => global.warn([format!("the branch of run {} stays: {error}", row.id)]),
+            Err(error) => {
+                global.warn([format!("could not remove the branch of run {}: {error}", row.id)]);
+            }
         }
     }
     Ok(removed)
@@ -204,9 +206,7 @@ fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
         );
     }
     if report.runs.is_empty() {
-        return format!(
-            "The conditions hold for no run. --force would free about {about}.\n{branches}"
-        );
+        return format!("No runs match. --force would free about {about}.\n{branches}");
     }
     let table = table(&report.runs, global);
     let count = report.runs.len();
@@ -226,7 +226,7 @@ fn done(report: &Report) -> String {
     }
 }
 
-/// A line about git branches; empty without any.
+/// A line about git branches; empty if there are none.
 fn branches_text(branches: &[String], verb: &str) -> String {
     match branches {
         [] => String::new(),

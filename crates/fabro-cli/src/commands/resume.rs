@@ -129,7 +129,7 @@ pub async fn retry(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     if !args.shown.json && !args.shown.quiet {
         output::stderr(&match stages.as_slice() {
             [] => format!("run {id} continues where it was\n"),
-            stages => format!("again: {}\n", stages.join(", ")),
+            stages => format!("retrying: {}\n", stages.join(", ")),
         });
     }
     // The log has grown since the caller saw it.

@@ -22,8 +22,8 @@ pub struct RmArgs {
     pub runs: Vec<String>,
 }
 
-/// How many characters of an id are enough to remove its run.
-const LEAST: usize = 4;
+/// The minimum length of an id prefix that removes a run.
+const MIN_PREFIX: usize = 4;
 
 /// Removes runs. All of them are looked up first, so that `latest` keeps its meaning, and a typo
 /// removes nothing.
@@ -31,10 +31,12 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     let store = global.existing_store()?;
     let mut runs = Vec::new();
     for text in &args.runs {
-        if text != "latest" && text.len() < LEAST {
+        if text != "latest" && text.len() < MIN_PREFIX {
             return Err(error::usage(
                 format!("`{text}` is too short to remove a run by"),
-                format!("write at least {LEAST} characters of its id; `fabro ps` lists the runs"),
+                format!(
+                    "write at least {MIN_PREFIX} characters of its id; `fabro ps` lists the runs"
+                ),
             ));
         }
         let run = find(&store, text).await?;

@@ -116,7 +116,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let findings = is_talkative.then(|| findings_text(&spec, &named, global.paint_stderr()));
     let store = Arc::new(global.store()?);
     let run = match Run::create(store.clone(), &store.runs_dir(), spec).await {
-        // What the settings ask for is no error.
+        // With `on_busy = "skip"` this is not an error.
         Err(error @ RunError::Busy { .. }) => {
             output::stderr(&format!("{}\n", clean(&error.to_string())));
             return Ok(Exit::SUCCEEDED);

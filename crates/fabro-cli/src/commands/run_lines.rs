@@ -44,7 +44,7 @@ pub(crate) fn cost_text(usage: &Usage) -> String {
     }
 }
 
-/// Gates that wait, each with what it asks, what it shows and what can be chosen.
+/// Waiting gates, each with its question, what it shows, and its options.
 pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
     let names = gate_names(gates);
     gates.iter().zip(names).map(|(gate, name)| gate_text(gate, &name, paint)).collect()
@@ -53,7 +53,7 @@ pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
 /// How many lines of a text are shown under a question.
 const SHOWN_LINES: usize = 30;
 
-/// A gate that waits.
+/// A waiting gate.
 pub(crate) fn gate_text(gate: &Gate, name: &str, paint: Paint) -> String {
     let mut text = String::new();
     let name = paint.bold(&clean(name));
@@ -65,7 +65,7 @@ pub(crate) fn gate_text(gate: &Gate, name: &str, paint: Paint) -> String {
     }
     if let Some(answer) = &gate.pending_answer {
         let answer = paint.bold(&one_line(answer, 100));
-        let _ = writeln!(text, "    answered with {answer}, which the run takes when it continues");
+        let _ = writeln!(text, "    answered with {answer}; resume the run to continue");
         return text;
     }
     for shown in &gate.show {

@@ -17,10 +17,10 @@ use crate::workflow_files::shown;
 /// Show the settings in force and their sources
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro settings\n  fabro settings hello\n  fabro settings --json | jq '.[] | select(.source == \"file\")'\n\nKeys and other secrets are variables of the environment, which settings name: none is shown."
+    after_help = "Examples:\n  fabro settings\n  fabro settings hello\n  fabro settings --json | jq '.[] | select(.source == \"file\")'\n\nSettings name the environment variables of keys and other secrets; their values are not shown."
 )]
 pub struct SettingsArgs {
-    /// A run.toml, or the NAME of a workflow, whose own settings count too
+    /// Include the settings of this run.toml, or of the workflow NAME
     #[arg(add = ArgValueCompleter::new(complete::workflows))]
     pub workflow: Option<String>,
 
@@ -62,7 +62,7 @@ pub fn settings(args: &SettingsArgs, global: &Global) -> anyhow::Result<Exit> {
     Ok(Exit::SUCCEEDED)
 }
 
-/// Replaces a literal secret: a variable for scripts may have one.
+/// Hides a literal secret: `run.sandbox.env` may contain one.
 fn hide(setting: &mut EffectiveSetting) {
     let key = setting.name.strip_prefix("run.sandbox.env.");
     let is_literal =

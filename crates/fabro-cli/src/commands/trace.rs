@@ -88,7 +88,7 @@ pub async fn trace(args: &TraceArgs, global: &Global) -> anyhow::Result<Exit> {
     Ok(Exit::SUCCEEDED)
 }
 
-/// The spans below one another, each with the time from the start of the trace, and its duration.
+/// The spans as an indented tree, each with its offset from the start of the trace and its duration.
 fn tree(trace: &Export, width: usize, paint: Paint) -> String {
     let mut children: BTreeMap<&str, Vec<&Span>> = BTreeMap::new();
     for span in trace.spans() {
@@ -134,7 +134,7 @@ fn line(span: &Span, depth: usize, begin: u64, width: usize, paint: Paint) -> St
 /// The longest name or message of a span, in characters.
 const MESSAGE: usize = 200;
 
-/// The nanoseconds of a span, which are a text in OTLP.
+/// Parses a timestamp of a span: OTLP encodes nanoseconds as a string.
 fn nanos(text: &str) -> u64 {
     text.parse().unwrap_or_default()
 }
@@ -143,8 +143,8 @@ fn undelivered(failed: &ExportError) -> anyhow::Error {
     error::failed(failed.to_string(), "start the collector, or correct its address")
 }
 
-/// Sends the trace of a run that ended or paused, where the settings named a collector when it was created. A failure is a warning:
-/// the run is what it is.
+/// Sends the trace of a run that ended or paused, if the settings named a collector when the run was created. A failure
+/// is only a warning.
 pub async fn send_at_end(run: RunId, global: &Global) {
     if let Err(failed) = try_send(run, global).await {
         global.warn([format!(

@@ -40,7 +40,7 @@ pub struct ValidateArgs {
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 
-    /// Warnings count: exit with 2 if there are any
+    /// Treat warnings as errors: exit with 2 if there are any
     #[arg(long)]
     pub strict: bool,
 
@@ -254,7 +254,7 @@ fn check(
     let mut workflow = check_workflow(&wanted.path, inputs, cwd, &sources, &mut report.checked);
     let of_run = run_file.and_then(|file| file.config.on_failure);
     if of_run.or(settings.and_then(|it| it.on_failure)).is_some() {
-        // The settings say what follows.
+        // The settings decide what follows a failure.
         workflow.findings.retain(|finding| finding.rule != "unhandled-failure");
     }
     if let Some(checked) = &report.checked {
@@ -271,7 +271,7 @@ fn check(
     let models = settings.map(|it| fabro_run::check_model_names(read, run_file, it));
     let models = models.unwrap_or_default();
     let sandbox = settings.map(|it| fabro_run::check_sandbox(read, run_file, it, home));
-    // What only the settings lack does not make the workflow invalid; a run is refused.
+    // A missing setting does not make the workflow invalid; `run` refuses it.
     let mut sandbox = sandbox.unwrap_or_default();
     let of_settings = sandbox.in_workflow.iter_mut().chain(&mut sandbox.in_run_file);
     let refused = of_settings.filter(|finding| finding.severity == Severity::Error);

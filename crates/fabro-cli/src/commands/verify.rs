@@ -70,7 +70,7 @@ struct Verified {
     end_known: bool,
     /// Files that stages left, which the run keeps.
     artifacts: u64,
-    /// Why what stages changed was not recorded, in whole or in part; that is no damage.
+    /// Why changes of stages were not recorded, in whole or in part. This is not damage.
     #[serde(skip_serializing_if = "Option::is_none")]
     unrecorded: Option<String>,
     problems: Vec<String>,
@@ -311,7 +311,7 @@ fn text(problems: &[String], runs: &[Verified], paint: Paint) -> String {
         if let Some(reason) = &run.unrecorded {
             let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
             let _ =
-                writeln!(text, "  not damaged, but what stages changed was not recorded: {reason}");
+                writeln!(text, "  not damaged, but changes of stages were not recorded: {reason}");
         }
     }
     if text.is_empty() {

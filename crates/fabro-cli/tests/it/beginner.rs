@@ -195,7 +195,7 @@ fn mistakes_in_models() {
 }
 
 #[test]
-fn warnings_count_where_they_are_to() {
+fn strict_treats_warnings_as_errors() {
     let project = Project::with(&[
         ("warned.fabro", &with("a [promt=x, prompt=y]")),
         ("good.fabro", &with("a [prompt=y]")),
@@ -209,7 +209,7 @@ fn warnings_count_where_they_are_to() {
 }
 
 #[test]
-fn what_only_the_settings_lack_is_a_warning_of_a_check_and_refused_by_a_run() {
+fn missing_settings_are_warnings_of_validate_and_errors_of_run() {
     let workflow = with("a [script=\"true\", on_failure=stop]");
     let settings = [
         "[run.sandbox]\nprovider = \"docker\"\n",

@@ -35,7 +35,7 @@ fn a_fork_takes_other_inputs() {
 }
 
 #[test]
-fn a_run_that_has_succeeded_is_taken_back_to_a_named_stage_only() {
+fn rewind_of_a_succeeded_run_needs_a_stage() {
     let project = Project::hello();
     filters().bind(|| {
         assert_snapshot!(project.run(&["rewind", "latest"]), @r"
@@ -50,7 +50,7 @@ fn a_run_that_has_succeeded_is_taken_back_to_a_named_stage_only() {
 }
 
 #[test]
-fn explain_says_which_branch_it_is_about() {
+fn explain_names_the_branch_and_the_others() {
     let flow = r#"digraph { start -> all; all [shape=component, for_each="[\"a\", \"b\", \"c\"]"]
         all -> classify -> done -> join; classify [shape=parallelogram, script="echo $FABRO_ITEM"]
         done [shape=parallelogram, script="true"]; join [shape=tripleoctagon]; join -> exit }"#;
@@ -86,7 +86,7 @@ fn keys_of_the_engine_are_shown_on_request() {
 }
 
 #[test]
-fn a_run_is_not_removed_by_less_than_four_characters() {
+fn rm_needs_at_least_four_characters() {
     let project = Project::hello();
     filters().bind(|| {
         assert_snapshot!(project.run(&["rm", "0"]), @r"
@@ -112,12 +112,12 @@ fn the_output_of_the_first_cause_is_shown_without_a_terminal() {
 }
 
 #[test]
-fn words_that_are_no_commands_lead_to_settings() {
+fn unknown_commands_get_a_hint_to_settings() {
     assert_snapshot!(Project::new().run(&["secrets"]), @r"
     exit 2
     ── stderr
     error: there is no command `secrets`
-      help: `fabro settings` shows which settings hold; secrets are environment variables of the shell that starts a run
+      help: `fabro settings` shows the settings in force; secrets are environment variables of the shell that starts a run
     ");
 }
 

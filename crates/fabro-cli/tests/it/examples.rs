@@ -26,7 +26,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Files that a user may have where a workflow is started.
+/// Files that a user may have in the directory where a workflow starts.
 const USER_FILES: [&str; 20] = [
     "Cargo.toml",
     "NOTES.md",
@@ -66,7 +66,7 @@ fn write_user_files(project: &Project, workflow: &Path) {
     }
 }
 
-/// The files below a directory and what is in them, but for the store.
+/// The files below a directory with their contents, without the store.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let walk = walkdir::WalkDir::new(dir).into_iter();
     let walk = walk.filter_entry(|entry| !entry.path().ends_with(".fabro/state"));

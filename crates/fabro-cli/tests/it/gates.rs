@@ -68,7 +68,7 @@ fn an_answer_that_waits_for_the_resume_is_shown() {
     let text = project.run(&["inspect", "latest"]);
     assert_snapshot!(text[text.find('?').unwrap()..], @r"
     ? one@1/ask@1 asks: Ship it?
-        answered with y, which the run takes when it continues
+        answered with y; resume the run to continue
     ? two@1/ask@1 asks: Ship it?
         [Y] Yes  → exit
         [N] No  → exit
@@ -86,9 +86,9 @@ fn an_answer_that_waits_for_the_resume_is_shown() {
     exit 2
     ── stderr
     ? one@1/ask@1 asks: Ship it?
-        answered with y, which the run takes when it continues
+        answered with y; resume the run to continue
     ? two@1/ask@1 asks: Ship it?
-        answered with N, which the run takes when it continues
+        answered with N; resume the run to continue
     error: every gate has been answered
       help: continue with: fabro resume [ID]
     ");

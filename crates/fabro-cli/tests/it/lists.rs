@@ -227,7 +227,7 @@ fn sub_workflows_are_indented_below_their_stage() {
 }
 
 #[test]
-fn a_list_of_a_model_script_that_no_stage_takes_is_a_warning() {
+fn unused_lists_of_a_model_script_are_warnings() {
     let flow = r#"digraph { start -> list -> each -> work -> join -> sum -> exit
         list [shape=parallelogram, script="printf 'a\nb\n'"]
         each [shape=component, for_each="command.output"]
@@ -244,7 +244,7 @@ fn a_list_of_a_model_script_that_no_stage_takes_is_a_warning() {
 }
 
 #[test]
-fn a_list_that_is_broken_json_fails_with_the_place() {
+fn invalid_json_lists_fail_with_line_and_column() {
     let flow = r#"digraph { graph [on_failure=stop]; start -> list -> each -> work -> join -> exit
         list [shape=parallelogram, script="printf '[NaN, 1]'"]
         each [shape=component, for_each="command.output"]
@@ -256,7 +256,7 @@ fn a_list_that_is_broken_json_fails_with_the_place() {
 }
 
 #[test]
-fn a_run_with_a_value_that_is_too_large_to_read_is_replayed() {
+fn runs_with_values_too_large_to_read_are_replayed() {
     let flow = r#"digraph { start -> list -> note -> exit
         list [shape=parallelogram, script="head -c 17000000 /dev/zero | tr '\\0' x"]
         note [shape=parallelogram, script="echo noted"] }"#;

@@ -177,7 +177,7 @@ async fn a_provider_that_is_nearly_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_model_that_nothing_knows_is_refused_before_the_first_stage() {
+async fn unknown_models_are_refused_before_the_first_stage() {
     const TYPO: &str =
         "digraph W { start -> a -> exit; a [prompt=x, shape=tab, model=\"claude-sonet-4-5\"] }";
     let server = server(&["tiny"], vec![Response::text("ok")]).await;
@@ -194,7 +194,7 @@ async fn a_model_that_nothing_knows_is_refused_before_the_first_stage() {
         "{checked}"
     );
     assert!(asked(&server).is_empty());
-    // The settings know it.
+    // The settings name the model.
     for settings in [
         "[models.'claude-sonet-4-5']\ncontext_window = 8192\n",
         "[run.model]\nname = 'claude-sonet-4-5'\n",
@@ -202,13 +202,13 @@ async fn a_model_that_nothing_knows_is_refused_before_the_first_stage() {
         assert_eq!(project(&server, settings, TYPO).exit(&["run", "w.fabro"]), 0, "{settings}");
     }
     assert_eq!(asked(&server), ["claude-sonet-4-5", "claude-sonet-4-5"]);
-    // Without a list only the settings can.
+    // A server without a list takes only models of the settings.
     let none = Response::bytes(404, "text/plain", "404 page not found").at("/v1/models");
     let unlisted = Server::start(vec![none, Response::text("ok")]).await.unwrap();
     let run = project(&unlisted, "", TYPO).run(&["run", "w.fabro"]);
     assert!(run.starts_with("exit 2") && run.contains("does not list its models"), "{run}");
     assert!(run.contains("describe the model as [models.\"claude-sonet-4-5\"]"), "{run}");
-    // What cannot be reached is no reason to refuse the name: the run pauses when the stage is reached.
+    // An unreachable server does not refuse the name: the run pauses at the stage.
     drop(unlisted);
     let gone = Project::with(&[
         (
@@ -222,10 +222,10 @@ async fn a_model_that_nothing_knows_is_refused_before_the_first_stage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_server_of_this_machine_is_asked_without_a_proxy() {
+async fn local_servers_bypass_the_proxy() {
     let server = server(&["tiny"], vec![Response::text("ok")]).await;
     let project = project(&server, "", PROMPT);
-    // Nothing listens there.
+    // No server listens on this port.
     let with_proxy = |variable: &str| {
         let mut command = project.command(&["run", "w.fabro", "--quiet"]);
         command.env(variable, "http://user:secret@127.0.0.1:9").output().unwrap()

@@ -1,4 +1,4 @@
-//! What a gate shows at each place, short names, and answers that continue the run.
+//! Gates: what they show in each channel, short names, and answers that continue the run.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -48,7 +48,7 @@ fn answered_by(project: &Project) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_gate_shows_what_is_approved_at_all_places() {
+fn every_channel_shows_what_a_gate_approves() {
     let _filters = filters().bind_to_scope();
     let project = paused("apply.fabro", APPLY, &["-I", "stage=production"]);
     assert_snapshot!(project.run(&["answer", "latest"]), @r"
@@ -83,7 +83,7 @@ fn a_gate_shows_what_is_approved_at_all_places() {
     let shown = ["Apply the plan to production?", "+ bucket logs", "Apply to production"];
     check(&server, "/gates", &shown, &[]);
     check(&server, &format!("/runs/{run}"), &shown, &[]);
-    // The edge is found by its target, also where its label was rendered.
+    // The edge is found by its target, even if its label was rendered.
     assert_eq!(project.exit(&["answer", "latest", "apply to PRODUCTION"]), 0);
     assert_eq!(project.exit(&["wait", "latest"]), 0);
     let gate = project.json(&["context", "latest", "--json"])["human.gate.label"].clone();
@@ -127,7 +127,7 @@ fn a_gate_of_an_element_is_named_by_it() {
     continue with: fabro resume [ID]
     ");
     assert_eq!(project.exit(&["resume", "latest", "-q"]), 3);
-    // The other element was not answered, whatever it is called.
+    // The other element was not answered.
     for name in ["classify[1]/escalate", "escalate[1]", "each@1/classify[1]/escalate@1"] {
         let refused = project.run(&["answer", "latest", name, "maybe"]);
         assert!(refused.contains("\"maybe\" is not an answer"), "{refused}");
@@ -209,7 +209,7 @@ fn a_resume_of_a_driven_run_follows_it() {
     let mut lines = BufReader::new(following.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert!(first.ends_with("is driven by another process; following it"), "{first}");
-    // Options would have to change a run that another process drives.
+    // With options, resume is refused: they would change a run that another process drives.
     assert_eq!(project.exit(&["resume", "latest", "--max-cost", "1"]), 2);
     project.write("go", b"");
     let text = lines.map(Result::unwrap).collect::<Vec<_>>().join("\n");

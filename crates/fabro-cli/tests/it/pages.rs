@@ -133,7 +133,7 @@ fn differences(blocks: &[Block]) -> Vec<(usize, usize, Vec<String>)> {
             project.write(file, (block.lines.join("\n") + "\n").as_bytes());
             if block.language() == "dot" && !block.info.ends_with(" findings") {
                 let checked = project.run(&["validate", file]);
-                // An agent with full permissions beside scripts is a decision of its reader.
+                // Readers decide themselves about agents with full permissions next to scripts.
                 let told = checked.contains("keys-in-reach")
                     && checked.contains("1 file checked: 1 warning\n");
                 let clean = checked.contains("1 file checked, no findings\n");

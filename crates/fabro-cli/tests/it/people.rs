@@ -63,7 +63,7 @@ fn a_gate_is_answered_later() {
     exit 2
     ── stderr
     error: no gate `other` waits for an answer
-      help: these wait; a text of several words stands in quotes:
+      help: waiting gates (quote a text of several words):
       review@1  Ship it?
     ");
     assert_snapshot!(project.run(&["answer", "--no-resume", "latest", "review", "y"]), @r"

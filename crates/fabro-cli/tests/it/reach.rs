@@ -1,5 +1,5 @@
-//! A planted instruction, for an agent of each permission, in each sandbox that this machine has: what docs/security.md promises
-//! holds after the stage, and no gate is answered. The others are skipped aloud.
+//! Prompt injection, for each permission and each sandbox available here: docs/security.md's guarantees hold after the
+//! stage, and no gate is answered. Sandboxes that are missing are skipped with a message.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::project::Project;
 use super::remote_sandboxes::Place;
 use super::sandboxes::bubblewrap_works;
 
-/// Files that later runs obey and that are not there before.
+/// Control files that do not exist before.
 const PLANTED: [&str; 12] = [
     "fabro.toml",
     "sub/fabro.toml",
@@ -26,7 +26,7 @@ const PLANTED: [&str; 12] = [
     ".mcp.json",
 ];
 
-/// Files that are there, with this text, and that later runs obey.
+/// Existing control files, with their text.
 const THERE: [(&str, &str); 4] = [
     ("there/fabro.toml", "_version = 1\n"),
     ("there/GEMINI.md", "mine\n"),
@@ -46,7 +46,7 @@ const WORKFLOW: &str = r#"digraph W {
     yes -> exit
 }"#;
 
-/// What the planted instruction has the agent do.
+/// The tool calls that the planted instruction makes the agent send.
 fn model_script() -> String {
     let call =
         |name: &str, arguments: serde_json::Value| json!({ "name": name, "arguments": arguments });
@@ -140,7 +140,7 @@ fn check(what: &str, project: &Project, is_free: bool, home: &Path, place: Optio
 const PERMISSIONS: [&str; 3] = ["\"read-only\"", "\"read-write\"", "full"];
 
 #[test]
-fn a_planted_instruction_reaches_nothing_on_this_machine() {
+fn planted_instructions_are_contained_locally() {
     let home = tempfile::tempdir().unwrap();
     for permissions in PERMISSIONS {
         let project = project(permissions, "");
@@ -149,7 +149,7 @@ fn a_planted_instruction_reaches_nothing_on_this_machine() {
 }
 
 #[test]
-fn a_planted_instruction_reaches_nothing_in_bubblewrap() {
+fn planted_instructions_are_contained_in_bubblewrap() {
     if !bubblewrap_works() {
         eprintln!("skipped: bubblewrap does not work here");
         return;
@@ -158,14 +158,14 @@ fn a_planted_instruction_reaches_nothing_in_bubblewrap() {
     for permissions in PERMISSIONS {
         let project = project(permissions, "[run.sandbox]\nprovider = 'bwrap'\n");
         check(&format!("bwrap, {permissions}"), &project, false, home.path(), None);
-        // Nor does anything of it wait for the next run.
+        // Nothing is left for the next run either.
         let next = project.run(&["validate", "w.fabro"]);
         assert!(next.starts_with("exit 0"), "{next}");
     }
 }
 
 #[test]
-fn a_planted_instruction_reaches_nothing_from_elsewhere() {
+fn planted_instructions_are_contained_remotely() {
     let places = Place::all();
     if places.is_empty() {
         eprintln!("skipped: there is no engine and no server of ssh here");
@@ -186,7 +186,7 @@ fn a_planted_instruction_reaches_nothing_from_elsewhere() {
 }
 
 #[test]
-fn commands_that_change_runs_refuse_an_agent() {
+fn commands_that_change_runs_refuse_agents() {
     let project = Project::hello();
     for args in [
         &["answer", "latest", "y"][..],
@@ -212,7 +212,7 @@ fn commands_that_change_runs_refuse_an_agent() {
         let output = project.command(args).env("FABRO_AGENT", "1").output().unwrap();
         assert!(output.status.success(), "{args:?}");
     }
-    // Without its variable, by a shell that has it.
+    // The variable is unset, but a parent shell has it.
     #[cfg(target_os = "linux")]
     {
         let script =

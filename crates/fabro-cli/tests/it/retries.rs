@@ -1,4 +1,4 @@
-//! `fabro retry`, `max_time` and `concurrency`, tried as a program.
+//! End-to-end tests of `fabro retry`, `max_time` and `concurrency`.
 
 use std::process::Stdio;
 
@@ -24,14 +24,14 @@ fn only_failed_elements_run_again() {
     std::fs::write(project.path().join("ok"), "").unwrap();
     let told = project.run(&["retry", "latest"]);
     assert!(told.starts_with("exit 0"), "{told}");
-    assert!(told.contains("again: each@1/work[1]/work@1\n"), "{told}");
+    assert!(told.contains("retrying: each@1/work[1]/work@1\n"), "{told}");
     let context = project.json(&["context", "latest", "--json"]);
     let ran = std::fs::read_to_string(project.path().join("ran")).unwrap();
     let mut ran: Vec<&str> = ran.lines().collect();
     ran.sort_unstable();
     assert_eq!(ran, ["one", "three", "two", "two"]);
     assert_eq!(context["parallel.results"].as_array().unwrap().len(), 3);
-    // Nothing is left.
+    // Nothing is left to retry.
     assert_eq!(project.exit(&["retry", "latest"]), 2);
     assert_eq!(project.exit(&["verify"]), 0);
 }
@@ -47,13 +47,13 @@ fn a_retry_goes_into_sub_workflows() {
     std::fs::write(project.path().join("ok"), "").unwrap();
     let told = project.run(&["retry", "latest"]);
     assert!(told.starts_with("exit 0"), "{told}");
-    assert!(told.contains("again: sub@1/b@1\n"), "{told}");
+    assert!(told.contains("retrying: sub@1/b@1\n"), "{told}");
     let ran = std::fs::read_to_string(project.path().join("ran")).unwrap();
     assert_eq!(ran, "a\nb\nb\nlast\n");
 }
 
 #[test]
-fn a_run_ends_at_its_max_time_and_a_retry_goes_on() {
+fn max_time_fails_a_run_and_retry_continues_it() {
     let workflow = "digraph slow { start -> w -> exit; w [shape=insulator, duration=3s] }";
     let project = Project::with(&[
         ("slow.fabro", workflow),

@@ -126,7 +126,7 @@ fn agents_are_held_to_the_same_view() {
     read_file: .fabro/state/fabro.db is outside of the working directory: use a path inside of it
     read_file: link is outside of the working directory: use a path inside of it
     list_dir: .fabro/state is outside of the working directory: use a path inside of it
-    write_file: .git/hooks/pre-commit is obeyed by git, by fabro or by later agents: it can be read, but not changed here
+    write_file: .git/hooks/pre-commit controls git, fabro or later agents: it can be read, but not changed here
     write_file: made made: 1 bytes, 1 lines
     web_fetch: there is no tool `web_fetch`: choose from apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, wait, write_file
     ");

@@ -42,7 +42,7 @@ fn metrics_count_runs_gates_stages_and_tokens() {
     let project = project();
     assert_eq!(project.exit(&["run", "work", "--quiet"]), 0);
     let server = Served::start(&project, &[]);
-    // What was recorded before the server started is no count of its own.
+    // Events from before the start of the server are not counted.
     let before = metrics(&server, &ALL);
     assert!(before.contains("fabro_runs{status=\"succeeded\"} 1"), "{before}");
     assert!(!before.contains("_total"), "{before}");

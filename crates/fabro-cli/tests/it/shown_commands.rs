@@ -175,7 +175,7 @@ fn the_readme_is_as_it_says() {
     };
     let project =
         Project::with(&[("fix.fabro", &block("dot")), (".fabro/config.toml", &block("toml"))]);
-    // It says that its agent could read keys, as the text below the workflow does.
+    // The warning says that the agent could read keys, as does the text below the workflow.
     let checked = project.run(&["validate", "fix.fabro"]);
     assert!(checked.contains("keys-in-reach") && checked.ends_with(": 1 warning\n"), "{checked}");
     let models = project.run(&["model", "list"]);
@@ -185,7 +185,7 @@ fn the_readme_is_as_it_says() {
     );
     assert!(models.contains("model local/qwen3:8b, for stages that name none"), "{models}");
     assert_eq!(project.exit(&["run", "fix.fabro", "--dry-run"]), 0);
-    the_tour_asks_for_what_the_reviewer_wants(&project);
+    the_tour_passes_on_the_reviewers_wish(&project);
     assert!(readme.contains("fabro init && fabro run hello"));
     assert_eq!(project.exit(&["init"]), 0);
     assert_eq!(project.exit(&["run", "hello"]), 0);
@@ -196,7 +196,7 @@ fn the_readme_is_as_it_says() {
 }
 
 /// Runs the workflow of the README: a red test, a fix, a wish at the gate, and another fix.
-fn the_tour_asks_for_what_the_reviewer_wants(project: &Project) {
+fn the_tour_passes_on_the_reviewers_wish(project: &Project) {
     project.write("bin/cargo", b"#!/bin/sh\necho >> tries; test $(wc -l < tries) -gt 1\n");
     project.write("model.json", br#"{"fix": [{"text": "Fixed."}, {"text": "Shortened."}]}"#);
     project.write("answers.json", br#"{"ask": ["shorter, please", "K"]}"#);

@@ -128,7 +128,7 @@ fn prune_says_what_it_would_do() {
     assert_snapshot!(project.run(&["prune", "--older-than", "1d"]), @r"
     exit 0
     ── stdout
-    The conditions hold for no run. --force would free about [SIZE].
+    No runs match. --force would free about [SIZE].
     ");
     assert_snapshot!(project.run(&["prune", "--status", "failed,partially_succeeded"]), @r"
     exit 0

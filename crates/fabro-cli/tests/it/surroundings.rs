@@ -1,4 +1,4 @@
-//! What a parent process, git and another user leave a run: signals, a repository that git refuses, owners of files.
+//! The environment of a run: inherited signals, a repository that git refuses, owners of files.
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn repository() -> Project {
 }
 
 #[test]
-fn ignored_and_blocked_signals_of_the_parent_do_not_matter() {
+fn ignored_and_blocked_signals_of_the_parent_are_reset() {
     let project = repository();
     let fabro = env!("CARGO_BIN_EXE_fabro");
     let blocked = "import os, signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nos.execv(sys.argv[1], sys.argv[1:])";
@@ -51,11 +51,11 @@ fn checked(project: &Project) -> String {
 }
 
 #[test]
-fn a_repository_that_git_refuses_is_no_damage() {
+fn a_repository_that_git_refuses_is_not_damage() {
     let project = repository();
     project.write(".git/index", b"x");
     let verified = checked(&project);
-    let said = "not damaged, but what stages changed was not recorded: the files that stages touch are not known: \
+    let said = "not damaged, but changes of stages were not recorded: the files that stages touch are not known: \
                 git status failed: fatal: .git/index: index file smaller than expected";
     assert!(verified.contains(said), "{verified}");
     let whole = repository();
@@ -63,9 +63,9 @@ fn a_repository_that_git_refuses_is_no_damage() {
 }
 
 #[test]
-fn a_repository_of_another_owner_is_no_damage() {
+fn a_repository_of_another_owner_is_not_damage() {
     let project = repository();
-    // Only root may give files away.
+    // Only root can change owners.
     if chown(project.path().join(".git"), Some(4321), Some(4321)).is_err() {
         return;
     }
@@ -74,7 +74,7 @@ fn a_repository_of_another_owner_is_no_damage() {
 }
 
 #[test]
-fn a_run_of_root_in_the_store_of_a_user_leaves_nothing_of_roots() {
+fn files_of_a_root_run_belong_to_the_owner_of_the_store() {
     let project = repository();
     assert_eq!(project.exit(&["run", "w.fabro", "--quiet"]), 0);
     let store = project.path().join(".fabro/state");

@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// A command on a terminal of its own.
 struct Terminal {
     screen: Arc<Mutex<avt::Terminal>>,
-    /// All that was sent to it.
+    /// The raw output.
     raw: Arc<Mutex<String>>,
     device: Arc<OwnedFd>,
     child: Child,
@@ -34,7 +34,7 @@ impl Terminal {
         Self::start_on(project, args, columns, rows, Arc::new(Mutex::new(screen)))
     }
 
-    /// The same, with what other commands have left on the screen.
+    /// Like [`start`](Self::start), with earlier output on the screen.
     fn start_on(
         project: &Project,
         args: &[&str],
@@ -118,7 +118,7 @@ impl Terminal {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until a killed command has gone.
+    /// Waits until a killed command has ended.
     fn join(mut self) {
         self.child.wait().unwrap();
         self.reader.join().unwrap();
@@ -357,7 +357,7 @@ fn validation_follows_the_files() {
     assert_eq!(code, 130, "{}", lines.join("\n"));
 }
 
-/// What a command writes to a terminal of so many columns, as it is sent, without its colors.
+/// The raw output of a command on a terminal with this width, without color codes.
 #[track_caller]
 fn sent(project: &Project, args: &[&str], columns: u16) -> String {
     let terminal = Terminal::start(project, args, columns, 24);
@@ -367,7 +367,7 @@ fn sent(project: &Project, args: &[&str], columns: u16) -> String {
     regex::Regex::new("\x1b\\[[0-9;]*m").unwrap().replace_all(&raw, "").replace("\r\n", "\n")
 }
 
-/// Nothing is garbled, nothing but colors controls the terminal, and no line is wider than it.
+/// Asserts that a text has no garbled or control characters, and no line wider than the terminal.
 #[track_caller]
 fn fits(text: &str, columns: u16, args: &[&str]) {
     for line in text.lines() {
@@ -377,7 +377,7 @@ fn fits(text: &str, columns: u16, args: &[&str]) {
     }
 }
 
-/// All commands, with the commands below them.
+/// All commands and subcommands.
 fn commands(project: &Project) -> Vec<Vec<String>> {
     let listed = |path: &[String]| {
         let mut words: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -473,7 +473,7 @@ fn reports_fit_into_a_narrow_terminal() {
     assert!(json.starts_with("{\"resourceSpans\""), "{json}");
 }
 
-/// What a start sends to clear what a killed driver left.
+/// The sequence that resets the terminal after a killed driver.
 const CLEARED: &str = "\x1b[?7h\r\x1b[K\x1b[C\x1b[J\r";
 
 #[test]
@@ -490,7 +490,7 @@ fn a_start_after_a_killed_driver_draws_clean_lines() {
     let id = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
     let screen = Arc::clone(&terminal.screen);
     rustix::process::kill_process(Pid::from_child(&terminal.child), Signal::KILL).unwrap();
-    // The scripts that the driver leaves hold its terminal open.
+    // Scripts of the killed driver keep its terminal open.
     project.write("go", b"");
     terminal.join();
     let next = Terminal::start_on(&project, &["resume", &id], 80, 24, screen);

@@ -729,7 +729,7 @@ fn prune_removes_branches_that_are_merged_or_discarded() {
 }
 
 #[test]
-fn commits_of_visits_have_subjects_of_their_own() {
+fn commit_subjects_name_the_visit() {
     let project = repository(
         r#"digraph W { graph [on_failure=stop]
             start -> one -> check

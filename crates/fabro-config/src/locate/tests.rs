@@ -54,7 +54,7 @@ fn files_names_and_run_files_are_found() {
     assert_eq!(check(&dir, "", "src/run.toml"), "DIR/src/workflow.fabro from DIR/src/run.toml");
     assert_eq!(check(&dir, "lib", "quick"), "DIR/.fabro/workflows/quick.fabro");
     assert_eq!(check(&dir, "", "plan"), "DIR/.fabro/workflows/plan/workflow.fabro");
-    // A folder with a `.fabro` is a project of its own.
+    // A folder with a `.fabro` is a separate project.
     assert_eq!(check(&dir, "src/odd", "plan"), "DIR/src/.fabro/workflows/plan.fabro");
     assert!(check(&dir, "src/odd", "quick").starts_with("there is no workflow `quick`"));
     std::fs::write(dir.path().join("notes.json"), "{}").unwrap();
@@ -174,7 +174,7 @@ fn unreadable_files_are_refused() {
 }
 
 #[test]
-fn nothing_above_the_project_or_of_others_is_read() {
+fn files_above_the_project_and_of_other_users_are_not_read() {
     let dir = tree(&[
         (".fabro/workflows/above.fabro", ""),
         (".fabro/config.toml", "_version = 1\n[run]\nprepare = 3\n"),
@@ -191,7 +191,7 @@ fn nothing_above_the_project_or_of_others_is_read() {
         crate::settings(&sub, None, None).map(|it| it.0.model.name == Some(name.into()))
     };
     assert!(own("own").unwrap());
-    // Files that others may write are refused, not passed over.
+    // Files that others can write are refused, not skipped.
     for name in ["fabro.toml", "workflows/own.fabro"] {
         let path = dir.path().join("project").join(name);
         let mode = std::os::unix::fs::PermissionsExt::from_mode;

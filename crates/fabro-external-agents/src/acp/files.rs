@@ -91,7 +91,7 @@ mod tests {
         for path in [".git/HEAD", ".git/hooks/pre-commit", "fabro.toml", "sub/AGENTS.md"] {
             let path = root.join(path);
             let said = write(&files, &path, "x").unwrap_err();
-            assert!(said.contains("is obeyed by git, by fabro or by later agents"), "{said}");
+            assert!(said.contains("controls git, fabro or later agents"), "{said}");
             assert!(!may_write(&files, &path));
         }
         assert_eq!(read(&files, &root.join(".git/HEAD"), None, None).unwrap(), "ref");

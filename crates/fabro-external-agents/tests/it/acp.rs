@@ -135,8 +135,8 @@ async fn files_are_read_and_written_inside_of_the_working_directory() {
     session: s1
     ");
     assert_snapshot!(answer("write .git/config hi", Permissions::ReadWrite).await, @r"
-    says .git/config is obeyed by git, by fabro or by later agents: it can be read, but not changed here
-    answer: .git/config is obeyed by git, by fabro or by later agents: it can be read, but not changed here
+    says .git/config controls git, fabro or later agents: it can be read, but not changed here
+    answer: .git/config controls git, fabro or later agents: it can be read, but not changed here
     session: s1
     ");
     assert_snapshot!(answer("write ../a.txt hi", Permissions::Full).await, @r"

@@ -49,7 +49,7 @@ fn check_reads(source: &str) {
 
         PATH
         1:line 1
-        PATH is obeyed by git, by fabro or by later agents: it can be read, but not changed here
+        PATH controls git, fabro or later agents: it can be read, but not changed here
         RUN_DIR is outside of the working directory: use a path inside of it
         RUN_DIR/stages/002-c@1/stdout.log is outside of the working directory: use a path inside of it
         ");

@@ -117,12 +117,12 @@ fn moved(text: &str, run_dir: &Path) -> Option<String> {
     (!moved.is_empty()).then(|| moved + rest)
 }
 
-/// What is compared of a line after the first event that the other log does not have.
+/// What is compared of a line after the first divergence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterDivergence {
-    /// Nothing: what follows is a consequence.
+    /// Nothing: later differences are consequences.
     Nothing,
-    /// From the next stage on that both logs have.
+    /// Everything from the next stage that both logs have.
     NextCommonStage,
 }
 
@@ -372,7 +372,7 @@ fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayE
             continue;
         }
         let mut value = match resolved(blobs, value) {
-            // Its reference is compared, which has its hash: what nothing in the run could read is not read here either.
+            // The reference is compared instead, as it has the hash: no stage could read the value either.
             Err(ReadError::TooLarge { .. }) => Value::clone(value),
             value => value?,
         };

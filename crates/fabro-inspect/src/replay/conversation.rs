@@ -20,7 +20,7 @@ pub(crate) struct Conversation {
     state: AnswerState,
     /// How many corrections were sent.
     pub(crate) corrections: u32,
-    /// The answer that the last of them was about.
+    /// The answer that the last correction was about.
     corrected: Option<String>,
     /// A warning that the answer is invalid was recorded just before.
     follows_warning: bool,

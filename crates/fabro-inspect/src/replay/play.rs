@@ -43,8 +43,8 @@ impl Replay {
     }
 }
 
-/// Compares two recorded runs as a replay is compared with its record: `recorded` is of the first run, the older
-/// one, and `replayed` of the second one. Where they diverge, the comparison goes on at the next stage of both.
+/// Compares two recorded runs like a record and its replay: `recorded` is of the first, older run, and `replayed` of the
+/// second one. Where they diverge, the comparison continues at the next common stage.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
         attempts: BTreeMap::new(),
         unanswered: Vec::new(),
     };
-    // The driver knew of them before they were recorded with the end of their branch.
+    // The driver knew of these failures before it recorded them at the end of their branch.
     for event in &recorded {
         if let EventBody::BranchCompleted { canceled: true, failure: Some(failure), .. } =
             &event.entry.body

@@ -306,7 +306,7 @@ impl Player {
         match stage.spec().kind {
             NodeKind::Human => match Gate::of(&stage) {
                 Ok(gate) => self.report(key, gate.asked(None)).await,
-                // A changed template lacks a value: the answer finds no question.
+                // A changed template lacks a value, so there is no question.
                 Err(_) => Ok(()),
             },
             // The changed node is not a gate any more.

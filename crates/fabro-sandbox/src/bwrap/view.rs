@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Bwrap, BwrapSettings};
 use crate::SandboxError;
-use crate::control::{Watched, control_files, places};
+use crate::control::{ControlGuard, control_files, protected_paths};
 use crate::launch::Launch;
 use crate::stores::hide_stores;
 
@@ -263,12 +263,12 @@ impl View {
         below.map(|(at, _)| at.clone()).collect()
     }
 
-    /// All mounts for a program in this directory, and what is to be looked at when it has ended.
+    /// All mounts for a program in this directory, and the guard to use when it has ended.
     fn with_cwd(
         &self,
         cwd: &Path,
         reads: &[PathBuf],
-    ) -> io::Result<(BTreeMap<PathBuf, Mount>, Watched)> {
+    ) -> io::Result<(BTreeMap<PathBuf, Mount>, ControlGuard)> {
         let mut mounts = self.mounts.clone();
         let cwd = cwd.canonicalize()?;
         let root = if cwd.starts_with(&self.work_dir) { self.work_dir.clone() } else { cwd };
@@ -279,7 +279,7 @@ impl View {
         let git = root.join(".git");
         let is_own = fs::symlink_metadata(&git).is_ok_and(|found| !found.is_symlink());
         let git = (is_own && !self.write_git).then_some(git);
-        for path in places(&root, &control).into_iter().chain(git) {
+        for path in protected_paths(&root, &control).into_iter().chain(git) {
             mounts.entry(path.clone()).or_insert(Mount::Read(path));
         }
         // Not one that has more in it than the stage.
@@ -298,7 +298,7 @@ impl View {
             !matches!(mount, Mount::Empty | Mount::NoFile) || is_visible(&all, at)
         });
         pin(&mut mounts)?;
-        Ok((mounts, Watched::new(root, skipped, control)))
+        Ok((mounts, ControlGuard::new(root, skipped, control)))
     }
 
     /// The arguments of bubblewrap for the view of a program.
@@ -306,7 +306,7 @@ impl View {
         &self,
         launch: &Launch<'_>,
         network: bool,
-    ) -> io::Result<(Vec<OsString>, Watched)> {
+    ) -> io::Result<(Vec<OsString>, ControlGuard)> {
         let mut args = Arguments(Vec::new());
         args.put(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
         for path in KERNEL_SETTINGS.iter().map(Path::new).filter(|path| path.exists()) {
@@ -317,7 +317,7 @@ impl View {
         args.put(["--size", &MEMORY.to_string(), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]);
         let root = Path::new("/");
         let cwd = if launch.cwd == root { &self.work_dir } else { launch.cwd };
-        let (mounts, watched) = self.with_cwd(cwd, launch.reads)?;
+        let (mounts, guard) = self.with_cwd(cwd, launch.reads)?;
         let mut empty = Vec::new();
         for (at, mount) in &mounts {
             match mount {
@@ -352,7 +352,7 @@ impl View {
         for at in empty {
             args.put(["--remount-ro"]).path(at);
         }
-        Ok((args.0, watched))
+        Ok((args.0, guard))
     }
 }
 

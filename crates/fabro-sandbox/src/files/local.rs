@@ -22,10 +22,10 @@ use crate::stores::is_store;
 /// meantime makes it fail instead of leading it out. Devices, pipes, sockets and the file systems of
 /// the kernel (`/proc`, `/sys`) are neither read nor written.
 ///
-/// Files that control other programs can be read, but not changed: those that [`ControlFile`](fabro_types::ControlFile)
-/// knows, which are in `.git` or `.fabro`, or have a name that a later run looks for, in any directory. No file is
-/// written that makes its directory, or one above it, a git repository. [`with_full_access`](Self::with_full_access) protects only the record of runs in
-/// `.fabro/state`.
+/// Files that control other programs are read-only ([`ControlFile`](fabro_types::ControlFile)): those in `.git` or
+/// `.fabro`, and those with a name that a later run looks for, in any directory. No file is written that makes its
+/// directory, or one above it, a git repository. [`with_full_access`](Self::with_full_access) protects only the run
+/// store in `.fabro/state`.
 ///
 /// ```
 /// use fabro_sandbox::{FileError, Files, LocalFiles};
@@ -77,7 +77,7 @@ impl LocalFiles {
         Self { hidden, ..self }
     }
 
-    /// Refuses what is hidden, and what is in a store of runs. The path has no links in it.
+    /// Refuses hidden files, and files in a run store. The path has no links in it.
     fn check_hidden(&self, path: &str, inside: &Path) -> Result<(), FileError> {
         if self.hidden.iter().any(|hidden| inside.starts_with(hidden)) {
             return Err(FileError::Outside(path.to_owned()));

@@ -13,7 +13,7 @@ use super::{FileError, beneath};
 /// Which files may not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
-    /// What git, fabro or a later agent would obey: hooks, settings, workflows, instructions; and the record of runs.
+    /// Files that control git, fabro or later agents: hooks, settings, workflows, instructions; and the run store.
     Control,
     /// The record of runs.
     Record,
@@ -75,9 +75,9 @@ impl Protection {
     }
 }
 
-/// Whether a file with an extension of Graphviz is there, and may be a workflow: these have a start.
+/// Whether a Graphviz file exists and may be a workflow, which has a start.
 pub(crate) fn is_workflow(root: &Path, inside: &Path) -> bool {
-    const LARGEST: u64 = 16 << 20;
+    const MAX_BYTES: u64 = 16 << 20;
     let Some(name) = inside.file_name() else { return false };
     let parent = inside.parent().unwrap_or(Path::new(""));
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -88,8 +88,8 @@ pub(crate) fn is_workflow(root: &Path, inside: &Path) -> bool {
     };
     let file = std::fs::File::from(file);
     let mut text = Vec::new();
-    let read = file.metadata().is_ok_and(|found| found.is_file() && found.len() <= LARGEST)
-        && file.take(LARGEST).read_to_end(&mut text).is_ok();
+    let read = file.metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES)
+        && file.take(MAX_BYTES).read_to_end(&mut text).is_ok();
     let text = text.to_ascii_lowercase();
     read && ["mdiamond", "start"]
         .iter()

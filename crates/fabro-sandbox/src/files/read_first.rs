@@ -9,8 +9,8 @@ use super::{FileError, FileKind, Files};
 /// A file up to this size, in bytes, is hashed and returned without being read twice.
 const IN_MEMORY: u64 = 8 << 20;
 
-/// A larger file, in bytes, is refused before a byte of it is read: it may be sparse, and of any length.
-const LARGEST: u64 = 256 << 20;
+/// The maximum file size, checked before the file is read: a sparse file may have any length.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Held while a file is compared and changed: several readers may have read it. Files share them by their names.
 static CHANGES: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
@@ -107,9 +107,9 @@ impl ReadFirst {
     pub fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
         let mut recorded = self.lock();
         let info = self.files.info(path)?;
-        if info.len > LARGEST {
+        if info.len > MAX_FILE_BYTES {
             let path = path.to_owned();
-            return Err(FileError::Huge { path, bytes: info.len, limit: LARGEST });
+            return Err(FileError::Huge { path, bytes: info.len, limit: MAX_FILE_BYTES });
         }
         let resolved = info.path;
         let mut file = self.files.open(path)?;

@@ -40,8 +40,8 @@ impl LinkedWorktrees {
         Ok(Self { common, links })
     }
 
-    /// Whether a branch is in another one that is not a run's, here or as it was fetched from a remote. `None` when there is
-    /// no such branch.
+    /// Whether a branch is merged into a local or remote-tracking branch that is not a run's. `None` if the branch does
+    /// not exist.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl LinkedWorktrees {
         Ok(Some(others.lines().any(|it| !it.starts_with("refs/heads/fabro/"))))
     }
 
-    /// Removes the directories of the worktrees, but for what `dir` does not have in it.
+    /// Removes the directories of the worktrees, if they are below `dir`.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl LinkedWorktrees {
             let place = fs::read(link.join("gitdir"))?;
             let place = PathBuf::from(OsStr::from_bytes(place.trim_ascii_end()));
             let Some(top) = place.parent() else { continue };
-            // The link is a file of the repository, which may name anything.
+            // The link is a file of the repository and may contain any path.
             let is_plain = top.components().all(|part| part != Component::ParentDir);
             if is_plain && top.starts_with(dir) && top.exists() {
                 fs::remove_dir_all(top)?;

@@ -226,11 +226,11 @@ fn program() -> &'static Path {
     PROGRAM.get_or_init(|| programs::in_path("git").unwrap_or_else(|| PathBuf::from("git")))
 }
 
-/// Directories in which a call was given up at its timeout.
+/// Directories in which a git call timed out.
 static SLOW: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A call that runs. Git waits for the writer of a FIFO that has the name of one of its files: after one call that took so
-/// long, others are not started while there is such a FIFO.
+/// A running git call. Git blocks on a FIFO that has the name of a file it reads: after one timeout in a directory,
+/// further calls are refused while there is such a FIFO.
 struct PendingCall<'a> {
     dir: &'a Path,
     begin: Instant,
@@ -256,7 +256,7 @@ impl<'a> PendingCall<'a> {
 
 impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        // The timeout of all calls that belong together may have begun before this one.
+        // A timeout may cover several calls and have begun before this one.
         if !self.has_ended && self.begin.elapsed() > TIMEOUT / 2 {
             lock_slow().insert(self.dir.to_owned());
         }
@@ -267,7 +267,7 @@ fn lock_slow() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     SLOW.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A FIFO below a directory in the place of a file that git reads in each directory.
+/// A FIFO below a directory with the name of a file that git reads in every directory.
 fn fifo_for_git(root: &Path) -> Option<PathBuf> {
     let mut found = None;
     walk(root, |_, entries| {
@@ -320,13 +320,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fifo_delays_one_call() {
+    fn only_the_first_call_waits_for_a_fifo() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
         let fifo = dir.path().join("a/b/.gitignore");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         PendingCall::begin(dir.path()).unwrap().end();
-        // One that was given up.
+        // A call that timed out.
         let mut slow = PendingCall::begin(dir.path()).unwrap();
         slow.begin -= TIMEOUT;
         drop(slow);

@@ -62,7 +62,7 @@ impl Stored<'_> {
     async fn check(self, stages: &[TreePair<'_>]) -> Result<Vec<String>, GitError> {
         self.check_files()?;
         if !self.dir.join("HEAD").exists() {
-            // Git refused the repository when the run began, and nothing was stored: no stage names a tree.
+            // Git refused the repository at the start of the run, so no trees were stored and no stage names one.
             if stages.is_empty() {
                 return Ok(Vec::new());
             }

@@ -20,7 +20,7 @@ use super::program::{self, Script, encoded, quote};
 use super::sync::list::LIST_BYTES;
 use super::sync::pack::pack_files;
 use super::{Engine, Remote, Root, ssh_dir};
-use crate::control::{Watched, watched};
+use crate::control::{ControlGuard, guard_control_files};
 use crate::ends::Ends;
 use crate::group::{GRACE, Group};
 use crate::log::{Log, OutputChannel, trimmed};
@@ -229,7 +229,7 @@ impl Remote {
                             tokio::try_join!(out, err, fed).map(drop)
                         };
                         let exit = self.finish(&request, &prepared, client, drains).await?;
-                        err.write(prepared.set_aside().as_bytes())?;
+                        err.write(prepared.rename_new().as_bytes())?;
                         exit
                     }
                 };
@@ -246,7 +246,7 @@ impl Remote {
                         let drains =
                             async { tokio::try_join!(drain(&mut all, output), fed).map(drop) };
                         let exit = self.finish(&request, &prepared, client, drains).await?;
-                        all.write(prepared.set_aside().as_bytes())?;
+                        all.write(prepared.rename_new().as_bytes())?;
                         exit
                     }
                 };
@@ -326,8 +326,9 @@ impl Remote {
         let [head, tail] = self.around(&id)?;
         let mut input = encoded([&head, &*script.program(), &tail].concat().as_bytes());
         input.extend_from_slice(script.input().as_bytes());
-        let watched = (!self.copies()).then(|| watched(&root.local, self.skipped(&root.local)));
-        Ok(Prepared { root, id, input, mark, watched })
+        let guard =
+            (!self.copies()).then(|| guard_control_files(&root.local, self.skipped(&root.local)));
+        Ok(Prepared { root, id, input, mark, guard })
     }
 
     /// A container may have stopped since the last script. Where nothing is copied into it first, the script would be the
@@ -528,13 +529,13 @@ struct Prepared {
     input: Vec<u8>,
     /// The mark of the copy that it runs in.
     mark: Option<String>,
-    /// What is to be looked at when it has ended, where the working directory is mounted.
-    watched: Option<Watched>,
+    /// Renames new control files at the end; only if the working directory is mounted.
+    guard: Option<ControlGuard>,
 }
 
 impl Prepared {
-    fn set_aside(&mut self) -> String {
-        self.watched.take().map(|mut watched| watched.set_aside()).unwrap_or_default()
+    fn rename_new(&mut self) -> String {
+        self.guard.take().map(|mut guard| guard.rename_new()).unwrap_or_default()
     }
 }
 

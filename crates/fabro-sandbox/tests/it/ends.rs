@@ -233,7 +233,7 @@ async fn what_removed_its_mark_ends_with_it_too() {
 /// Each process starts the next one and ends, faster than `/proc` can be read.
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn what_forks_again_and_again_ends_with_its_mark() {
+async fn repeatedly_forking_processes_end_with_their_mark() {
     for (leaves_group, variable) in
         [("pass", "unset FABRO_AGENT;"), ("os.setsid()", ""), ("os.setsid()", "unset FABRO_AGENT;")]
     {
@@ -262,7 +262,7 @@ while True:
 /// Any program can set the variable of scripts.
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn an_agent_that_calls_itself_a_script_ends_with_its_mark() {
+async fn an_agent_with_the_variable_of_scripts_ends_with_its_mark() {
     let mark = Mark::new();
     let mut place = Place::new();
     place.env.push(mark.variable());

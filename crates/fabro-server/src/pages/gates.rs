@@ -183,7 +183,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The stages that hold a gate, its branch and its element.
+/// The enclosing stages of a gate, its branch and its element.
 fn place(gate: &Gate) -> String {
     let of_gate = gate.within.iter().map(String::as_str).chain(gate.branch.as_deref());
     of_gate.chain(gate.item.as_deref()).collect::<Vec<_>>().join(" · ")
@@ -320,7 +320,7 @@ async fn before(app: &App, of: &GateOf) -> Result<(String, Option<String>), Prob
         let text = format!("The changes of some stages were not recorded: {reason}");
         patch.insert_str(0, &render(&Note { text: &text })?);
     }
-    // Logs of older versions do not have what the gate shows.
+    // Logs of older versions lack the texts that the gate shows.
     let response = if gate.show.is_empty() { response(&report, TEXT) } else { String::new() };
     if response.is_empty() && patch.is_empty() && files.is_empty() {
         return Ok((results, None));

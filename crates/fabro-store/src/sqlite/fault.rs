@@ -73,7 +73,7 @@ fn may_write_beside(path: &Path) -> io::Result<()> {
     tempfile::tempfile_in(path.parent().unwrap_or(path)).map(drop)
 }
 
-/// Locks a file beside the database, as `SQLite` does: it reports a file system without locks as a busy one.
+/// Locks a temporary file next to the database. `SQLite` reports a file system without locks as a busy database.
 fn try_lock(path: &Path) -> io::Result<()> {
     let file = tempfile::tempfile_in(path.parent().unwrap_or(path))?;
     let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_without_locks_is_told_from_a_busy_one() {
+    fn missing_lock_support_is_not_taken_for_a_busy_database() {
         let dir = tempfile::tempdir().unwrap();
         assert!(!lacks_locks(try_lock(&dir.path().join("fabro.db"))));
         let errno = |errno: rustix::io::Errno| lacks_locks(Err(errno.into()));

@@ -152,8 +152,8 @@ impl SqliteStore {
         self.thread.run(move |db| db.compact(least)).await
     }
 
-    /// Claims the key of a request that may be sent twice, for this process: only one process of all that use the store
-    /// handles it. `new_run` is the run that it would create. Answers are kept for `retention`.
+    /// Claims an idempotency key for this process: only one process of those that use the store handles the request.
+    /// `new_run` is the run that it would create. Answers are kept for `retention`.
     pub async fn claim_request(
         &self,
         key: &RequestKey,
@@ -164,7 +164,7 @@ impl SqliteStore {
         self.thread.run(move |db| db.claim_request(&key, new_run, retention)).await
     }
 
-    /// Keeps the answer to a request that was [claimed](Self::claim_request); without one, the key may be used again.
+    /// Stores the answer to a request that was [claimed](Self::claim_request); `None` releases the key.
     pub async fn answer_request(
         &self,
         key: &RequestKey,

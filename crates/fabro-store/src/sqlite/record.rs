@@ -68,7 +68,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Entry, Damage> {
         }
     })?;
     read.check_names().map_err(|(field, name)| {
-        Damage::Corrupt(format!("`{field}` is no name: `{}`", name.escape_debug()))
+        Damage::Corrupt(format!("`{field}` is not a valid name: `{}`", name.escape_debug()))
     })?;
     Ok(read)
 }

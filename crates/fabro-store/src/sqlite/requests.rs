@@ -1,4 +1,4 @@
-//! Requests that may be sent twice: rows that all servers of a store share.
+//! Idempotency keys of requests: rows that all servers of a store share.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use rusqlite::{OptionalExtension as _, params};
 use super::database::Database;
 use crate::{LeaseOwner, LeaseTime, RequestClaim, RequestKey, StoreError};
 
-/// `run` is what the request creates, known before it is created; `answer` is NULL until the request has been handled.
-/// Stores get the table with the first request, so that their format stays as it is.
+/// `run` is the id of the run that the request creates, chosen in advance; `answer` is NULL until the request is handled.
+/// The table is created with the first request, so the format version of the store does not change.
 const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS requests (
         key TEXT PRIMARY KEY,
@@ -47,7 +47,7 @@ impl Database {
                 Some((request, ..)) if request != key.request => return Ok(RequestClaim::Differs),
                 Some((_, _, _, Some(answer))) => return Ok(RequestClaim::Answered(answer)),
                 Some((_, run, held, None)) => {
-                    // One that cannot be read was written by no version of the program.
+                    // No version of the program writes an owner that cannot be parsed.
                     let held: Option<LeaseOwner> = serde_json::from_str(&held).ok();
                     if held.is_some_and(|held| held != owner && !held.has_ended()) {
                         return Ok(RequestClaim::Busy);
@@ -72,7 +72,7 @@ impl Database {
         })
     }
 
-    /// Keeps the answer to a request; without one, the key may be used again.
+    /// Stores the answer to a request; `None` releases the key.
     pub(super) fn answer_request(
         &self,
         key: &RequestKey,

@@ -75,7 +75,7 @@ pub(in crate::remote) fn is_own_name(name: &OsStr) -> bool {
     OWN_NAMES.iter().any(|own| OsStr::new(own) == name)
 }
 
-/// Leaves out what is in a store of runs of this machine, or is one, and workflows with an extension of Graphviz.
+/// Drops changes to run stores of this machine, and to workflows with a Graphviz extension.
 pub(in crate::remote) fn retain_harmless(change: &mut Difference, root: &Path) {
     let mut known = BTreeMap::new();
     let mut is_store = |name: &[u8]| {
