@@ -242,7 +242,8 @@ fn show(text: anyhow::Result<String>, unshown: &mut Vec<String>) {
 async fn overridden_text(run: RunId, global: &Global) -> anyhow::Result<String> {
     let last = last_state_event(&global.store_to_read()?, run).await?;
     let checks = last.iter().flat_map(|last| last.entry.body.overridden());
-    let lines = checks.map(|check| format!("overridden: {}\n", one_line(&check.to_string(), SHOWN)));
+    let lines =
+        checks.map(|check| format!("overridden: {}\n", one_line(&check.to_string(), SHOWN)));
     Ok(lines.collect::<Vec<_>>().concat())
 }
 

@@ -15,9 +15,7 @@ use fabro_store::{Batch, InboxId, Lease, Message, RunAt, RunStore, StoreError};
 use fabro_types::{BranchPath, ContextPatch, RunId, RunStatus};
 use serde_json::{Map, Value};
 
-use crate::family::{
-    cancel_family, end_leftover_processes, holding_stages_of, run_redactor,
-};
+use crate::family::{cancel_family, end_leftover_processes, holding_stages_of, run_redactor};
 use crate::gates::{Gate, earlier_answer, gate_names, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
 use crate::run_id::new_run_id;

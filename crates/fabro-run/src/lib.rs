@@ -133,9 +133,7 @@ pub use control::{
     rewind, steer,
 };
 pub use error::{NamedGate, RunError, SetupError, UNAVAILABLE};
-pub use family::{
-    Member, Within, find_stage_below, holding_stages, run_redactor, running_members,
-};
+pub use family::{Member, Within, find_stage_below, holding_stages, run_redactor, running_members};
 pub use gates::{
     AskedGates, Gate, gate_names, gates_of_family, named_gates, open_gates, open_gates_of_family,
 };

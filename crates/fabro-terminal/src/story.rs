@@ -279,7 +279,8 @@ impl Story {
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 let stage = self.running.remove(branch);
                 if stage.as_ref().is_none_or(|stage| is_work(stage.handler)) {
-                    let label = stage.map_or_else(|| event.entry.node_label.clone(), |stage| stage.label);
+                    let label =
+                        stage.map_or_else(|| event.entry.node_label.clone(), |stage| stage.label);
                     let line = StageLine { label, ..self.finish(event, end) };
                     self.summary.add(event, end);
                     self.pending.insert(Arc::clone(branch), line);
