@@ -12,7 +12,7 @@ use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
 use fabro_handlers::offload_notes;
 use fabro_store::{Batch, InboxId, Lease, Message, RunAt, RunStore, StoreError};
-use fabro_types::{BranchPath, ContextPatch, RunId, RunStatus};
+use fabro_types::{ContextPatch, RunId, RunStatus};
 use serde_json::{Map, Value};
 
 use crate::family::{cancel_family, end_leftover_processes, holding_stages_of, run_redactor};

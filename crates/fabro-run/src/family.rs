@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::Bundle;
-use fabro_engine::{Phase, RunState, cancel, checkpoint};
-use fabro_events::{Entry, Event, EventBody};
+use fabro_engine::{Phase, RunState, cancel};
+use fabro_events::{Event, EventBody};
 use fabro_handlers::read_all;
 use fabro_redact::Redactor;
 use fabro_sandbox::end_leftovers;
@@ -12,7 +12,6 @@ use fabro_store::{Batch, Lease, RunStore, Store, StoreError};
 use fabro_types::{BranchPath, RunId};
 
 use crate::RunError;
-use crate::gates::is_named;
 use crate::run_id::RUN_ID_VARIABLE;
 use crate::services::ServiceBuilder;
 
@@ -81,44 +80,6 @@ pub(crate) fn holding_stages_of(events: &[Event], holding: &BTreeMap<RunId, With
     let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
     let own = branch.stage(&parent.node_id, parent.visit);
     holding.get(&parent.run_id).into_iter().flatten().cloned().chain([own]).collect()
-}
-
-/// The stage that a name means in the sub-workflows of a run, with names as [`answer`](crate::answer) takes them: the
-/// run it is in, and its full name there. Of several the one that started last. `None` without any.
-///
-/// # Errors
-///
-/// A log cannot be read.
-pub async fn find_stage_below(
-    store: &dyn Store,
-    run: RunId,
-    name: &str,
-) -> Result<Option<(RunId, String)>, StoreError> {
-    let name = name.trim();
-    let mut holding = BTreeMap::new();
-    let mut best = None;
-    for member in store.family(run).await? {
-        let events = read_all(store, member).await?;
-        let within = holding_stages_of(&events, &holding);
-        for event in checkpoint::effective(&events).into_iter().filter(|_| member != run) {
-            let Entry { node_id: Some(node), visit, branch, body, .. } = &event.entry else {
-                continue;
-            };
-            if !matches!(body, EventBody::StageStarted { .. }) {
-                continue;
-            }
-            let branch = BranchPath::new(branch.as_deref().unwrap_or_default());
-            let stage = branch.stage(node, visit.unwrap_or(1));
-            let stages: Within = within.iter().cloned().chain([stage.clone()]).collect();
-            let rank = (is_named(&stages, name, true), event.ts_ms);
-            let is_better = best.as_ref().is_none_or(|(other, _)| rank > *other);
-            if is_better && is_named(&stages, name, false) {
-                best = Some((rank, (member, stage)));
-            }
-        }
-        holding.insert(member, within);
-    }
-    Ok(best.map(|(_, found)| found))
 }
 
 /// Cancels a run and its sub-workflows as far as they have not ended.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use fabro_engine::checkpoint::{self, StageName};
 use fabro_engine::{ActiveStage, Cursor, Phase, RunState};
 use fabro_events::{Entry, Event, EventBody, GateOption, QuestionType, ShownText};
+use fabro_handlers::read_all;
 use fabro_store::{InboxId, Message, Store, StoreError};
 use fabro_types::{BranchPath, RunId, one_line};
 use serde::Serialize;
 
+use crate::family::holding_stages_of;
 use crate::{NamedGate, RunError, Within, running_members};
 
 /// Whether a name matches the path of stages that ends in a gate.
@@ -145,7 +147,7 @@ pub fn gate_names(gates: &[Gate]) -> Vec<String> {
 
 /// Whether a name matches the last of these nested stages: the name of the stage alone, or after the
 /// names of stages that contain it. With `whole`, all of them must be named.
-pub(crate) fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
+fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
     let Some((own, holding)) = stages.split_last() else { return false };
     let is_own = |name: &str| {
         let name = StageName::parse(name);
@@ -162,6 +164,44 @@ pub(crate) fn is_named(stages: &[String], name: &str, whole: bool) -> bool {
     }
     let mut cuts = name.match_indices('/').map(|(at, _)| (&name[..at], &name[at + 1..]));
     cuts.any(|(rest, name)| is_own(name) && is_named(holding, rest, whole))
+}
+
+/// The stage that a name means in the sub-workflows of a run, with names as [`answer`](crate::answer) takes them: the
+/// run it is in, and its full name there. Of several the one that started last. `None` without any.
+///
+/// # Errors
+///
+/// A log cannot be read.
+pub async fn find_stage_below(
+    store: &dyn Store,
+    run: RunId,
+    name: &str,
+) -> Result<Option<(RunId, String)>, StoreError> {
+    let name = name.trim();
+    let mut holding = BTreeMap::new();
+    let mut best = None;
+    for member in store.family(run).await? {
+        let events = read_all(store, member).await?;
+        let within = holding_stages_of(&events, &holding);
+        for event in checkpoint::effective(&events).into_iter().filter(|_| member != run) {
+            let Entry { node_id: Some(node), visit, branch, body, .. } = &event.entry else {
+                continue;
+            };
+            if !matches!(body, EventBody::StageStarted { .. }) {
+                continue;
+            }
+            let branch = BranchPath::new(branch.as_deref().unwrap_or_default());
+            let stage = branch.stage(node, visit.unwrap_or(1));
+            let stages: Within = within.iter().cloned().chain([stage.clone()]).collect();
+            let rank = (is_named(&stages, name, true), event.ts_ms);
+            let is_better = best.as_ref().is_none_or(|(other, _)| rank > *other);
+            if is_better && is_named(&stages, name, false) {
+                best = Some((rank, (member, stage)));
+            }
+        }
+        holding.insert(member, within);
+    }
+    Ok(best.map(|(_, found)| found))
 }
 
 /// The indexes of the gates that match a name: a path of `NODE` or `NODE@VISIT`, optionally with list

@@ -133,9 +133,10 @@ pub use control::{
     rewind, steer,
 };
 pub use error::{NamedGate, RunError, SetupError, UNAVAILABLE};
-pub use family::{Member, Within, find_stage_below, holding_stages, run_redactor, running_members};
+pub use family::{Member, Within, holding_stages, run_redactor, running_members};
 pub use gates::{
-    AskedGates, Gate, gate_names, gates_of_family, named_gates, open_gates, open_gates_of_family,
+    AskedGates, Gate, find_stage_below, gate_names, gates_of_family, named_gates, open_gates,
+    open_gates_of_family,
 };
 pub use goal::{GoalError, render_goal};
 pub use model_names::{UnknownModels, check_model_names};

@@ -88,10 +88,10 @@ mod tests {
     #[test]
     fn only_an_exit_has_a_status_and_only_a_gate_shows_values() {
         insta::assert_snapshot!(reported("without-effect", "start -> a -> exit; a [prompt=x, status=failed, show=last]; exit [status=failed]"), @r"
-        1:45 warning: `status` has no effect on `a`, an agent node, which does not end the run
+        1:46 warning: `status` has no effect on `a`, an agent node, which does not end the run
           at: status
           fix: write it on an exit (shape=Msquare)
-        1:60 warning: `show` has no effect on `a`, an agent node, which asks no person
+        1:61 warning: `show` has no effect on `a`, an agent node, which asks no person
           at: show
           fix: write it on a human node (shape=hexagon)
         ");
