@@ -507,6 +507,10 @@ impl Cursor {
         if stage.handler != NodeKind::Exit {
             self.note_result(outcome);
         }
+        let first_rank = self.ends.get(&stage.node).map_or(end.rank, |earlier| earlier.first_rank);
+        let failure = outcome.failure.clone().map(Arc::new);
+        let node_end = NodeEnd { first_rank, status: outcome.status, failure };
+        self.ends.insert(Arc::clone(&stage.node), node_end);
         if stage.handler == NodeKind::Conditional {
             return Ok(());
         }
@@ -529,12 +533,6 @@ impl Cursor {
             self.joined = None;
         }
         self.note_failure(&stage, end, event.seq);
-        let first_rank = self.ends.get(&stage.node).map_or(end.rank, |earlier| earlier.first_rank);
-        let failure = outcome.failure.clone().map(Arc::new);
-        self.ends.insert(
-            Arc::clone(&stage.node),
-            NodeEnd { first_rank, status: outcome.status, failure },
-        );
         self.last = Some(LastStage { node: Arc::clone(&stage.node), end: Arc::clone(end) });
         if !matches!(stage.handler, NodeKind::Start | NodeKind::Exit) {
             self.history.push_back(Arc::new(StageRecord {

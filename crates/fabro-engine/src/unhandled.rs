@@ -15,7 +15,7 @@ use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, OnFailure, Status};
 use crate::cursor::{Cursor, Position, last_failed};
 use crate::inconsistent::Inconsistent;
 use crate::input::Finished;
-use crate::line::MAIN;
+use crate::line::{MAIN, is_main};
 use crate::machine::{Machine, completed, entry_for};
 use crate::open_failures::{OpenFailure, is_jump};
 use crate::select::{SelectError, Selected};
@@ -78,7 +78,7 @@ impl Machine {
         let cursor = self.cursor(branch)?;
         let overrides = self.overrides(cursor, from, &choice);
         let leaves = !cursor.open_failures.is_empty();
-        let failure = leaves.then(|| self.handling(cursor, from, &choice)).transpose()?;
+        let failure = leaves.then(|| self.handling(branch, cursor, from, &choice)).transpose()?;
         Ok(EdgeChoice { failure, overrides, ..choice })
     }
 
@@ -86,12 +86,19 @@ impl Machine {
     /// it, or it is the default next to edges that read the result.
     fn handling(
         &self,
+        branch: &str,
         cursor: &Cursor,
         from: NodeIx,
         choice: &EdgeChoice,
     ) -> Result<FailureHandling, Inconsistent> {
         let target = self.plan.spec(self.node_index(&choice.to)?);
-        if target.exit().is_some_and(|exit| exit.status.is_none()) {
+        let is_end = match target.exit() {
+            Some(exit) => exit.status.is_none(),
+            None => {
+                !is_main(branch) && self.parent_fan_out(branch)?.join.as_ref() == Some(&target.id)
+            }
+        };
+        if is_end {
             return Ok(FailureHandling::AtExit);
         }
         let reads_result = |edge: &EdgeSpec| {

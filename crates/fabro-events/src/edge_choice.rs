@@ -66,7 +66,8 @@ pub enum FailureHandling {
     Handled,
     /// It does not handle them.
     Unhandled,
-    /// It leads to an exit without `status`: failures that reach it directly are unhandled.
+    /// It leads to an exit without `status`, or to the join of its branch: failures that reach it directly are
+    /// unhandled.
     AtExit,
 }
 

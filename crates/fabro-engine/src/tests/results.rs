@@ -120,7 +120,15 @@ fn workflows_that_must_not_succeed() {
             "start -> a; a [retry_target=exit]; a -> b [condition=\"outcome=success\"]; b -> exit",
             "",
         ),
+        (
+            r#"start -> a -> c; c -> b [condition="outcome=failed"]; c -> exit; b -> exit; c [goal_gate=true]"#,
+            "",
+        ),
         // Branches.
+        (
+            r#"start -> p -> a; a -> j [condition="outcome=failed"]; a -> j; p -> b -> j -> exit"#,
+            "",
+        ),
         ("start -> p -> a -> j -> exit; p -> b -> j", ""),
         ("start -> p -> a -> j -> exit; p -> b -> j", "a: 1; b: 1"),
         ("start -> p -> a -> exit; p -> b -> exit", ""),
@@ -273,10 +281,6 @@ fn workflows_that_must_succeed() {
         ("start -> p -> a -> j -> exit; p -> b -> j; p [on_failure=continue]", ""),
         (
             r#"start -> p -> a; a -> x [condition="outcome=failed"]; a -> j; x -> j; p -> b -> j -> exit"#,
-            "",
-        ),
-        (
-            r#"start -> p -> a; a -> j [condition="outcome=failed"]; a -> j; p -> b -> j -> exit"#,
             "",
         ),
         (
