@@ -114,7 +114,10 @@ impl<'a> Part<'a> {
         let mut at = 0;
         for (line, text) in (self.line..).zip(self.text.split_inclusive('\n')) {
             let next = at + text.len();
-            let fence = text.trim().strip_prefix("```").map(|rest| rest.trim_start_matches('`'));
+            let fence = ['`', '~'].into_iter().find_map(|mark| {
+                let rest = text.trim().trim_start_matches(mark);
+                (text.trim().len() - rest.len() >= 3).then_some(rest)
+            });
             match (fence, open) {
                 (Some(""), Some((start, line, is_json))) => {
                     let body = Part { text: &self.text[start..at], line }.trimmed();
@@ -138,13 +141,16 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The array that begins a line and ends the text.
+    /// The array that begins a line and ends the text. Without a `]` at the end it is cut off, or something follows
+    /// it.
     fn array_at_the_end(self) -> Option<Result<Vec<Value>, String>> {
-        if !self.text.ends_with(']') {
-            return None;
-        }
+        let is_closed = self.text.ends_with(']');
+        let is_array = |text: &str| {
+            let opens = |inner: &str| inner.trim_start().starts_with(['"', '{', '[']);
+            begins_like_array(text) && (is_closed || opens(&text[1..]))
+        };
         let mut starts = self.text.match_indices("\n[").map(|(at, _)| at + 1);
-        let start = starts.find(|at| begins_like_array(&self.text[*at..]))?;
+        let start = starts.find(|at| is_array(&self.text[*at..]))?;
         let array = self.from(start);
         Some(array.parsed())
     }
@@ -231,6 +237,9 @@ mod tests {
         check("{\"a\": 1}\nand more", "invalid JSON at line 2, column 1 (expected value)");
         check("[\"a\"]\n[\"b\"", "truncated JSON at line 2, column 4");
         check("Here:\n[NaN, 1]", "invalid JSON at line 2, column 2 (expected value)");
+        check("Files:\n[\"a\", \"b\"", "truncated JSON at line 2, column 9");
+        check("Files:\n[\"a\"]\nDone.", "invalid JSON at line 3, column 1 (expected value)");
+        check("Notes:\n[1] one", r#"["Notes:","[1] one"]"#);
     }
 
     #[test]
@@ -238,6 +247,7 @@ mod tests {
         check("Here:\n```json\n[\"a\"]\n```\nDone.", r#"["a"]"#);
         check("```\n[1]\n```", "[1]");
         check("```[1]```", "[1]");
+        check("~~~json\n[\"a\"]\n~~~", r#"["a"]"#);
         check("```json\n[\"use ```x``` here\"]\n```", r#"["use ```x``` here"]"#);
         check("```\n{\"a\": 1}\n{\"a\": 2}\n```", r#"[{"a":1},{"a":2}]"#);
         check("Draft:\n```json\n[1]\n```\nFinal:\n```json\n[2]\n```", "[2]");
