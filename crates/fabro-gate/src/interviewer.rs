@@ -44,6 +44,8 @@ pub struct Question {
     pub visit: u32,
     /// The branch of a fan-out it stands in; `None` on the main line.
     pub branch: Option<Arc<str>>,
+    /// The stage whose sub-workflow asks, `[BRANCH/]NODE@VISIT`; `None` outside of sub-workflows.
+    pub within: Option<String>,
     /// The question itself.
     pub text: String,
     /// The list element that it asks about.

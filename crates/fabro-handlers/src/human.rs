@@ -10,7 +10,9 @@ use fabro_engine::{
     Context, EdgeSpec, Handler, InboxId, Message, Mode, NodeSpec, Reading, RecordedAnswer,
     ReportError, ShowSpec, Stage, StageEnd, StageRecord, keys, reference,
 };
-use fabro_events::{AnsweredBy, EventBody, GateOption, PauseReason, QuestionType, ShownText};
+use fabro_events::{
+    AnsweredBy, EventBody, GateOption, ParentStage, PauseReason, QuestionType, ShownText,
+};
 use fabro_gate::{
     AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, default_option, options,
 };
@@ -302,6 +304,7 @@ impl Gate {
             node: Arc::clone(&node.id),
             visit: stage.at.visit,
             branch: stage.branch.clone(),
+            within: stage.run.parent.as_ref().map(ParentStage::name),
             text: question_text(stage)?,
             item: element(stage)?,
             failures: failures(stage),

@@ -9,7 +9,7 @@ use fabro_events::{AnsweredBy, Event, EventBody};
 use fabro_inspect::{PsRow, read_back};
 use fabro_run::{
     BackgroundOptions, Cancellation, ForkChanges, Gate, Overrides, RefreshedModels, RunSpec,
-    StartedRun, is_driven,
+    StartedRun, gate_names, is_driven,
 };
 use fabro_store::{RunLog as _, RunSummary, Runs as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
@@ -500,7 +500,7 @@ impl Actions {
         let Answer { gate, choice, resume } = answer;
         let store = &*self.store;
         let gate = fabro_run::answer(store, run, gate.as_deref(), choice, by, at).await?;
-        let answered = Some(format!("{}@{}", gate.node, gate.visit));
+        let answered = gate_names(std::slice::from_ref(&gate)).pop();
         if *resume {
             let root = self.store.root(run).await?;
             let program = &self.config.program;

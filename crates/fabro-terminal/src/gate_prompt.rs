@@ -170,9 +170,9 @@ const SHOWN_LINES: usize = 30;
 /// The text above a question: the branch and the element that it asks about, the failures before it, and what the gate
 /// shows.
 fn text_above(question: &Question) -> String {
-    let Question { branch, item, failures, show, run, .. } = question;
-    let place =
-        branch.as_deref().into_iter().chain(item.as_deref()).collect::<Vec<_>>().join(" · ");
+    let Question { within, branch, item, failures, show, run, .. } = question;
+    let place = [within.as_deref(), branch.as_deref(), item.as_deref()];
+    let place = place.into_iter().flatten().collect::<Vec<_>>().join(" · ");
     let place = Some(place).filter(|place| !place.is_empty()).into_iter();
     let mut lines: Vec<String> = place.chain(failures.iter().map(|it| format!("✗ {it}"))).collect();
     for shown in show {

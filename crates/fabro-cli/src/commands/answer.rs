@@ -75,7 +75,10 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
 /// Confirms an answer: the gate, and the option that was chosen.
 pub(super) fn answered_text(gate: &Gate) -> String {
     let item = gate.item.as_ref().map(|item| format!(" ({})", clean(item))).unwrap_or_default();
-    format!("answered {}{item}{}\n", gate.node, meaning(gate))
+    let name = gate_names(std::slice::from_ref(gate)).concat();
+    // The first visit is what a node without a visit means.
+    let name = name.strip_suffix("@1").unwrap_or(&name);
+    format!("answered {}{item}{}\n", clean(name), meaning(gate))
 }
 
 /// Resumes a run that waits for people, in the background, and tells how to follow it. For another run, tells how

@@ -174,7 +174,8 @@ async fn answer_one(gates: &[OpenGate], global: &Global) -> anyhow::Result<Exit>
 fn label(open: &OpenGate) -> String {
     let item = open.gate.item.iter().map(|item| one_line(item, 30));
     let parts = std::iter::once(open.name.clone()).chain(item);
-    let parts = parts.chain([one_line(&open.gate.question, 60), open.workflow.clone()]);
+    let run = open.run.to_string();
+    let parts = parts.chain([one_line(&open.gate.question, 60), open.workflow.clone(), run]);
     parts.collect::<Vec<_>>().join(" · ")
 }
 

@@ -123,7 +123,7 @@ fn a_gate_of_an_element_is_named_by_it() {
     assert_snapshot!(project.run(&["answer", "latest", "escalate[0]", "y", "--no-resume"]), @r"
     exit 0
     ── stdout
-    answered escalate (acme): [Y] Yes
+    answered escalate[0] (acme): [Y] Yes
     continue with: fabro resume [ID]
     ");
     assert_eq!(project.exit(&["resume", "latest", "-q"]), 3);
@@ -142,7 +142,7 @@ fn a_gate_of_an_element_is_named_by_it() {
     assert_snapshot!(project.run(&["answer", "latest", "escalate[1]", "y"]), @r"
     exit 0
     ── stdout
-    answered escalate (globex): [Y] Yes
+    answered escalate[1] (globex): [Y] Yes
     the run continues in the background · follow: fabro logs [ID] -f
     ");
     assert_eq!(project.exit(&["wait", "latest"]), 0);
