@@ -44,11 +44,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
                 ("does not end the run", "write it on an exit (shape=Msquare)")
             } else if &*attr.name == "show" && node.kind != NodeKind::Human {
                 ("asks no person", "write it on a human node (shape=hexagon)")
-            } else if asks_model {
-                if &*attr.name != "script" {
-                    continue;
-                }
+            } else if &*attr.name == "script" && node.kind != NodeKind::Command {
                 ("runs no script", "use shape=parallelogram for a command")
+            } else if asks_model {
+                continue;
             } else if OF_MODELS.contains(&&*attr.name) {
                 (
                     "asks no model",
@@ -58,6 +57,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
                 ("asks its label", "write the question as the node's label")
             } else if node.kind == NodeKind::Command && &*attr.name == "prompt" {
                 ("runs a script", "remove it, or use shape=box for an agent")
+            } else if matches!(node.kind, NodeKind::Conditional | NodeKind::Wait)
+                && &*attr.name == "prompt"
+            {
+                ("asks no model", "remove it, or make the node an agent (shape=box)")
             } else {
                 continue;
             };
@@ -127,6 +130,31 @@ mod tests {
           at: prompt
           fix: remove it, or use shape=box for an agent
         ");
+    }
+
+    #[test]
+    fn only_a_command_runs_a_script() {
+        insta::assert_snapshot!(reported("without-effect", r#"start -> g -> d -> w -> p -> {a; b} -> f -> exit; exit [script="exit 3"]; g [shape=hexagon, script=x]; d [shape=diamond, prompt=y]; w [shape=insulator, duration=1s, script=x]; p [shape=component, script=x]; f [shape=tripleoctagon, script=x]; a [prompt=x]; b [prompt=x]"#), @r"
+        1:69 warning: `script` has no effect on `exit`, an exit node, which runs no script
+          at: script
+          fix: use shape=parallelogram for a command
+        1:105 warning: `script` has no effect on `g`, a human node, which runs no script
+          at: script
+          fix: use shape=parallelogram for a command
+        1:134 warning: `prompt` has no effect on `d`, a conditional node, which asks no model
+          at: prompt
+          fix: remove it, or make the node an agent (shape=box)
+        1:178 warning: `script` has no effect on `w`, a wait node, which runs no script
+          at: script
+          fix: use shape=parallelogram for a command
+        1:209 warning: `script` has no effect on `p`, a parallel node, which runs no script
+          at: script
+          fix: use shape=parallelogram for a command
+        1:244 warning: `script` has no effect on `f`, a parallel.fan_in node, which runs no script
+          at: script
+          fix: use shape=parallelogram for a command
+        ");
+        insta::assert_snapshot!(reported("without-effect", "node [script=make]; start -> d -> a -> exit; d [shape=diamond]; a [shape=parallelogram]"), @"nothing");
     }
 
     #[test]
