@@ -93,6 +93,9 @@ pub enum BackendError {
     },
 }
 
+/// The message of a model that declined the request.
+pub(crate) const REFUSED: &str = "it refused to continue: change the prompt";
+
 /// How much of a message is kept as it arrives, and how much of it is recorded, in characters.
 const RECEIVED_CHARS: usize = 16_000;
 const MESSAGE_CHARS: usize = 2_000;

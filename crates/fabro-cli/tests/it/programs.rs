@@ -200,7 +200,8 @@ fn a_session_that_is_gone_is_started_again() {
 fn a_session_that_cannot_be_continued_is_replaced_by_a_new_one() {
     let script = format!(
         "{CLAUDE}\ncase $n in\n1) init; refused 401 'log in';;\n\
-         2) echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":true,\"result\":\"Prompt is too long\"}}'; exit 1;;\n\
+         2) init; echo '{{\"type\":\"assistant\",\"message\":{{\"model\":\"<synthetic>\",\"content\":[{{\"type\":\"text\",\"text\":\"Prompt is too long\"}}]}},\"session_id\":\"c1\"}}'\n\
+         echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":true,\"result\":\"Prompt is too long\"}}'; exit 1;;\n\
          *) init; work; result false null done 0.05;;\nesac"
     );
     let project =

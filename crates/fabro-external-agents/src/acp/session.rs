@@ -96,9 +96,7 @@ fn ended(
         StopReason::MaxTurnRequests => {
             stopped(FailureClass::BudgetExhausted, "it reached its limit of requests in a turn")
         }
-        StopReason::Refusal => {
-            stopped(FailureClass::Deterministic, "it refused to continue: change the prompt")
-        }
+        StopReason::Refusal => stopped(FailureClass::Deterministic, error::REFUSED),
         StopReason::Cancelled => {
             stopped(FailureClass::Deterministic, "it canceled the turn by itself")
         }

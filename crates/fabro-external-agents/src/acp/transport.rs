@@ -2,10 +2,10 @@ use std::collections::VecDeque;
 use std::io;
 
 use agent_client_protocol::v1::schema::{PermissionOption, SessionNotification, StopReason};
-use agent_client_protocol::{Client, ConnectTo, Lines as Transport};
+use agent_client_protocol::{Client, ConnectTo, Error, ErrorCode, Lines as Transport};
 use futures_util::{sink, stream};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -65,8 +65,8 @@ impl Incoming {
 }
 
 /// A message without what this version of the protocol does not know: agents may be newer. An update
-/// of an unknown kind is left out, and so is an option of a permission; a turn that stops for an unknown reason has
-/// ended.
+/// of an unknown kind is left out, and so is an option of a permission; a turn that stops for an unknown reason
+/// becomes an error, since its answer may not be whole.
 fn known(line: &str) -> Option<String> {
     let parts = ["\"session/update\"", "\"session/request_permission\"", "\"stopReason\""];
     if !parts.iter().any(|part| line.contains(part)) {
@@ -80,12 +80,12 @@ fn known(line: &str) -> Option<String> {
         let options = message["params"]["options"].as_array_mut();
         options?.retain(|option| PermissionOption::deserialize(option).is_ok());
         return Some(message.to_string());
-    } else if let Some(reason) = message["result"].get_mut("stopReason")
-        && StopReason::deserialize(&*reason).is_err()
+    } else if let Some(reason) = message["result"].get("stopReason")
+        && StopReason::deserialize(reason).is_err()
     {
-        // The turn has ended, for any reason.
-        *reason = "end_turn".into();
-        return Some(message.to_string());
+        let why = format!("it stopped for an unknown reason, {reason}: see its stdout.log");
+        let error = Error::new(ErrorCode::INTERNAL_ERROR, why);
+        return Some(json!({"jsonrpc": "2.0", "id": message["id"], "error": error}).to_string());
     }
     Some(line.to_owned())
 }
@@ -103,7 +103,9 @@ mod tests {
         check(ended, Some(ended));
         check(
             r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"brand_new"}}"#,
-            Some(r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}"#),
+            Some(
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"it stopped for an unknown reason, \"brand_new\": see its stdout.log"}}"#,
+            ),
         );
         let update = r#"{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"brand_new","x":"stopReason"}}}"#;
         check(update, None);

@@ -18,6 +18,9 @@ const ALLOWED: &str = "--allowedTools";
 /// The model of messages that the program writes itself, about errors.
 const NO_MODEL: &str = "<synthetic>";
 
+/// What it says where the conversation has no room for another answer; the error has no type of its own.
+const TOO_LONG: &str = "Prompt is too long";
+
 pub(super) const PROGRAM: Program = Program {
     name: "claude",
     title: "Claude Code",
@@ -67,15 +70,16 @@ fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
 fn assistant(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     let message = &event["message"];
     model(&message["model"], answer);
-    message["content"].as_array().into_iter().flatten().for_each(|part| progress(part, on_event));
     answer.pending_error = event["error"].as_str().map(|kind| {
         let text = message["content"][0]["text"].as_str().unwrap_or(kind);
         (error::kind_of(&event["error"]), text.to_owned())
     });
-    if answer.pending_error.is_none() && message["model"] != NO_MODEL {
-        answer.has_worked = true;
-        message_usage(message, answer);
+    if answer.pending_error.is_some() || message["model"] == NO_MODEL {
+        return on_event(Progress::Activity);
     }
+    message["content"].as_array().into_iter().flatten().for_each(|part| progress(part, on_event));
+    answer.has_worked = true;
+    message_usage(message, answer);
 }
 
 /// The usage of an answer, until the result has that of all. Several events may be of one answer.
@@ -163,14 +167,19 @@ fn result(event: &Value, answer: &mut Answer) {
     }
     let text = event["result"].as_str();
     let subtype = event["subtype"].as_str().unwrap_or("success");
-    if event["is_error"] == true || subtype != "success" {
+    if event["stop_reason"] == "refusal" {
+        answer.fail(Some(FailureClass::Deterministic.into()), error::REFUSED);
+    } else if event["is_error"] == true || subtype != "success" {
         // An error in a turn that is no error is one of the model's service.
         let unstated = || {
             let is_api = subtype == "success" && event["api_error_status"].is_null();
             is_api.then(|| StatedKind::assumed_unavailable(FailureClass::Deterministic))
         };
         let pending = || answer.pending_error.as_ref().and_then(|(kind, _)| *kind);
-        let kind = error::kind_of(&event["api_error_status"])
+        let is_too_long = text.is_some_and(|text| text.starts_with(TOO_LONG));
+        let too_long = is_too_long.then(|| FailureClass::BudgetExhausted.into());
+        let kind = too_long
+            .or_else(|| error::kind_of(&event["api_error_status"]))
             .or_else(|| error::kind_of(&event["subtype"]))
             .or_else(pending)
             .or_else(unstated);

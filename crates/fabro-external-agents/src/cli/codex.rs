@@ -9,6 +9,9 @@ use crate::{ContextServer, Progress};
 /// What codex says when the plan of the user is used up; its errors have no types.
 const QUOTA: &str = "You've hit your usage limit";
 
+/// What it says where the conversation has no room for another answer.
+const TOO_LONG: &str = "ran out of room in the model's context window";
+
 /// What it says before the status of an HTTP response.
 const STATUS: &str = "unexpected status ";
 
@@ -76,8 +79,8 @@ fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     on_event(Progress::Activity);
 }
 
-/// A turn that failed without a reason that is known: when nothing was done in it, the model could not
-/// be asked.
+/// A turn that failed without a reason that is known: when nothing was done in it, the model could most
+/// likely not be asked.
 fn kind_of_error(error: &Value, message: &str) -> StatedKind {
     let status = message.split_once(STATUS).map(|(_, rest)| {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
@@ -86,11 +89,13 @@ fn kind_of_error(error: &Value, message: &str) -> StatedKind {
     if let Some(kind) = stated(error).or_else(|| kind_of(&status?)) {
         return kind;
     }
-    StatedKind::unavailable(if message.contains(QUOTA) {
-        FailureClass::BudgetExhausted
-    } else {
-        FailureClass::Deterministic
-    })
+    if message.contains(TOO_LONG) {
+        return FailureClass::BudgetExhausted.into();
+    }
+    if message.contains(QUOTA) {
+        return StatedKind::unavailable(FailureClass::BudgetExhausted);
+    }
+    StatedKind::assumed_unavailable(FailureClass::Deterministic)
 }
 
 fn started(item: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {

@@ -304,7 +304,6 @@ async fn errors_have_the_class_that_is_stated() {
     assert_snapshot!(claude(r#"{"type":"result","subtype":"error_max_turns","is_error":false}"#).await, @"error: claude: error_max_turns (budget_exhausted)");
     assert_snapshot!(claude(r#"{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["rate limit, it seems"]}"#).await, @"error: claude: rate limit, it seems (deterministic)");
     assert_snapshot!(claude(r#"{"type":"assistant","error":"billing_error","message":{"content":[{"type":"text","text":"Credit balance is too low"}]}}"#).await, @r"
-    says Credit balance is too low
     error: claude: Credit balance is too low (budget_exhausted, unavailable)
     ");
     assert_snapshot!(claude("").await, @"error: claude failed with exit code 1 (deterministic)");

@@ -24,6 +24,7 @@ async fn ends_of_claude_have_classes() {
     let claude = |event: &str| prints(&[event]);
     let worked = r#"{"type":"assistant","message":{"id":"m1","model":"claude-x","content":[{"type":"tool_use","name":"Edit"}],"usage":{"input_tokens":9,"output_tokens":4}},"session_id":"c1"}"#;
     let after = |event: &str| prints(&[CLAUDE[0], worked, event]);
+    let too_long = TOO_LONG.join("\n");
     let ends = ends([
         // The type of the error, not its text.
         (
@@ -85,6 +86,12 @@ async fn ends_of_claude_have_classes() {
         ),
         (CliAgent::Claude, claude("Invalid API key. Please run /login"), 1),
         (CliAgent::Claude, claude(r#"{"type":"result","subtype":"success","result":"ok"}"#), 1),
+        (CliAgent::Claude, claude(&too_long), 1),
+        (
+            CliAgent::Claude,
+            claude(r#"{"type":"result","subtype":"success","result":"","stop_reason":"refusal"}"#),
+            0,
+        ),
     ]);
     assert_snapshot!(ends.await, @r#"
     claude 1: error: claude: Invalid API key · Please run /login (deterministic, unavailable) / usage: None in 0 out 0 cached 0 $0 in 0 turns
@@ -98,8 +105,17 @@ async fn ends_of_claude_have_classes() {
     claude 1: error: claude: No conversation found with session ID: x (deterministic)
     claude 1: error: claude failed with exit code 1; it said: / Invalid API key. Please run /login (deterministic, unavailable)
     claude 1: answer: ok
+    claude 1: error: claude: Prompt is too long (budget_exhausted) / usage: Some("claude-x") in 0 out 0 cached 0 $0 in 0 turns
+    claude 0: error: claude: it refused to continue: change the prompt (deterministic)
     "#);
 }
+
+/// The program's own message is no work of its model.
+const TOO_LONG: [&str; 3] = [
+    CLAUDE[0],
+    r#"{"type":"assistant","message":{"id":"m","role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"Prompt is too long"}],"usage":{"input_tokens":0,"output_tokens":0}},"error":"invalid_request","session_id":"c1"}"#,
+    r#"{"type":"result","subtype":"success","is_error":true,"result":"Prompt is too long","session_id":"c1","total_cost_usd":0,"usage":{"input_tokens":0,"output_tokens":0}}"#,
+];
 
 #[tokio::test]
 async fn ends_of_codex_have_classes() {
@@ -137,6 +153,14 @@ async fn ends_of_codex_have_classes() {
             ]),
             1,
         ),
+        (
+            CliAgent::Codex,
+            prints(&[
+                CODEX[0],
+                r#"{"type":"turn.failed","error":{"message":"Codex ran out of room in the model's context window. Start a new conversation."}}"#,
+            ]),
+            1,
+        ),
     ]);
     assert_snapshot!(ends.await, @r"
     codex 1: answer: It is 4. / session: t1 / usage: None in 100 out 7 cached 60 $0 in 1 turns
@@ -145,6 +169,7 @@ async fn ends_of_codex_have_classes() {
     codex 1: error: codex: unexpected status 401 Unauthorized: x (deterministic, unavailable)
     codex 1: error: codex: unexpected status 400 Bad Request: x (deterministic)
     codex 1: error: codex: stream disconnected (transient_infra)
+    codex 1: error: codex: Codex ran out of room in the model's context window. Start a new conversation. (budget_exhausted)
     ");
 }
 

@@ -453,7 +453,7 @@ async fn record(journal: &StageJournal, notes: Vec<Note>) -> Result<(), StageEnd
 /// Adds to the failure which session could not be continued.
 fn with_session(failure: Failure, session: &str) -> Failure {
     let text = format!(
-        "session {session} could not be continued; rewind the run to the previous stage to start over with a new session"
+        "session {session} could not be continued; `fabro rewind` the run to the previous stage to start over with a new session"
     );
     match failure.unavailable {
         Some(remedy) => Failure { unavailable: Some(format!("{remedy}; {text}")), ..failure },

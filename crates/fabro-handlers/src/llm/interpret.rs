@@ -141,6 +141,7 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
         }
     };
     let Some(mut object) = found else {
+        let outcome = if reply.text.trim().is_empty() { empty(outcome) } else { outcome };
         return Interpretation::Valid { outcome: Box::new(outcome), notices };
     };
     redactor.redact_value(&mut object);
@@ -303,6 +304,13 @@ fn cut_off(outcome: Outcome) -> Outcome {
     Outcome { status: Status::Failed, failure: Some(Failure { details, ..failure }), ..outcome }
 }
 
+/// The outcome of a stage whose answer is empty, where no file of the agent has directives instead.
+fn empty(outcome: Outcome) -> Outcome {
+    let message = "the answer is empty: change the prompt, or choose another model";
+    let failure = Failure::new(FailureClass::Deterministic, message);
+    Outcome { status: Status::Failed, failure: Some(failure), ..outcome }
+}
+
 /// Interprets the reply in a dry run, which is made up: no requirement of the node applies to it.
 pub fn interpret_simulated(node: &str, reply: &Reply) -> Interpretation {
     let outcome = Box::new(response_outcome(node, &reply.text));
@@ -455,6 +463,11 @@ mod tests {
         check_reply("", "Done.", file(broken), "failed -, 1 notices");
         check_reply("", "Done.", file(&format!("result = {broken}")), "succeeded -, 0 notices");
         check_reply(routing, broken, none(), "The JSON in your answer is not valid:");
+        check_reply("", " \n", none(), "failed -, 0 notices");
+        check_reply("", "", file("Done."), "failed -, 0 notices");
+        check_reply("", "", file(label), "succeeded fix, 0 notices");
+        check_reply(routing, "", file(label), "succeeded fix, 0 notices");
+        check_reply(routing, "", none(), missing);
         let schema = r#", output_schema="{\"required\":[\"n\"]}""#;
         check_reply(schema, r#"{"n": 1}"#, none(), "succeeded -, 0 notices");
         check_reply(schema, "{}", none(), "The JSON in your answer is not valid:");
