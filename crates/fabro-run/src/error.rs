@@ -109,7 +109,7 @@ pub enum RunError {
         status: RunStatus,
     },
     /// The concurrency limit of the key is reached, and `on_busy` is `skip`.
-    #[error("not started: {} with the key `{key}` {}", list(runs), if runs.len() == 1 { "is running" } else { "are running" })]
+    #[error("not started: {} with the key `{key}` {} ([run.concurrency] `key` keeps workflows apart)", list(runs), if runs.len() == 1 { "is running" } else { "are running" })]
     Busy {
         /// The key.
         key: String,
