@@ -22,6 +22,8 @@ const CHUNK: usize = 32 * 1024;
 pub(crate) struct Ended {
     pub(crate) exit: Exit,
     pub(crate) stderr: String,
+    /// A line for each file that was renamed after the end.
+    pub(crate) renamed: String,
 }
 
 /// Starts a program for a task; `install` says how to get it.
@@ -79,7 +81,8 @@ pub(crate) async fn exchange(
     };
     stdout.finish(&mut on_stdout)?;
     stderr.finish(|bytes| tail.push(bytes))?;
-    Ok(Ended { exit, stderr: tail.text() })
+    let renamed = process.check()?;
+    Ok(Ended { exit, stderr: tail.text(), renamed })
 }
 
 async fn ended(process: &mut Process, task: &Task<'_>) -> Result<Exit, BackendError> {

@@ -82,6 +82,16 @@ pub trait Toolbox: Send + Sync {
         permissions: Permissions,
         workflow: Arc<dyn WorkflowContext>,
     ) -> Offer;
+
+    /// Checks the working directory when an agent has answered. Returns a line for each file that was renamed, because
+    /// later runs would obey it.
+    ///
+    /// # Errors
+    ///
+    /// Such files may be left by its commands: the failure of the stage.
+    fn check(&self, _work_dir: &Path) -> Result<String, Failure> {
+        Ok(String::new())
+    }
 }
 
 /// What an agent could be given.

@@ -13,10 +13,11 @@ use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
     get_workflow_context,
 };
-use fabro_types::Permissions;
+use fabro_types::{Failure, Permissions};
 use tokio::sync::OnceCell;
 
 use crate::agents::{FailedServer, Offer, Toolbox};
+use crate::common::failed;
 
 /// Files, searches, commands and the web, on this machine; MCP servers and the tools of settings.
 pub struct LocalToolbox {
@@ -138,6 +139,11 @@ impl Toolbox for LocalToolbox {
         }
         let empty = ToolSet::new().with_redactor(self.redactor.clone());
         Offer { tools: tools.into_iter().fold(empty, ToolSet::with), warnings, failed_servers }
+    }
+
+    fn check(&self, work_dir: &Path) -> Result<String, Failure> {
+        let Some(sandbox) = &self.sandbox else { return Ok(String::new()) };
+        sandbox.check_again(work_dir).map_err(|error| failed(&error))
     }
 }
 

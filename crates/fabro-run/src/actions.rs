@@ -18,6 +18,7 @@ use crate::control::{Cancellation, ForkChanges, ForkPoint, cancel, check_at, for
 use crate::resume_options::{RefreshedModels, ResumeOptions};
 use crate::run::Run;
 use crate::run_id::RUN_ID_VARIABLE;
+use crate::sandbox::rename_left;
 use crate::spec::RunSpec;
 use crate::unread_inputs::unread_inputs;
 use crate::{RunError, SetupError};
@@ -163,7 +164,7 @@ pub async fn resume_answered(
 }
 
 /// Cancels a run and its sub-workflows: [`cancel`], which also ends processes that a dead driver of
-/// this machine left behind.
+/// this machine left behind, and renames files of its scripts that later runs would obey.
 ///
 /// # Errors
 ///
@@ -175,7 +176,13 @@ pub async fn cancel_here(
     at: Option<u64>,
 ) -> Result<Cancellation, RunError> {
     record_processes(RUN_ID_VARIABLE, &store.runs_dir());
-    cancel(store, run, reason, at).await
+    let canceled = cancel(store, run, reason, at).await?;
+    let Cancellation::Ended { warning } = canceled else { return Ok(canceled) };
+    let run_dir = store.runs_dir().join(store.root(run).await?.to_string());
+    // The run is canceled all the same.
+    let renamed = rename_left(&run_dir).await.unwrap_or_else(|error| error.to_string());
+    let lines = warning.into_iter().chain(renamed.lines().map(str::to_owned)).collect::<Vec<_>>();
+    Ok(Cancellation::Ended { warning: (!lines.is_empty()).then(|| lines.join("\n")) })
 }
 
 /// Copies a run as [`fork`] does, with its artifacts: the copy keeps them when the original is removed.

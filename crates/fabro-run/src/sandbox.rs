@@ -8,7 +8,7 @@ use fabro_config::{SandboxProvider, SandboxSettings, Workspace};
 use fabro_events::EventBody;
 use fabro_sandbox::{
     BwrapSettings, DockerSettings, EngineSettings, RemoteSettings, Sandbox, SandboxError,
-    SshSettings, agent_env, remove_sandbox,
+    SshSettings, agent_env, remove_sandbox, rename_left_control_files,
 };
 use fabro_store::{RunStore, Store};
 use fabro_types::RunId;
@@ -65,11 +65,30 @@ fn check_now(settings: &SandboxSettings, work_dir: &Path) -> Result<(), SetupErr
     sandbox.map_or(Ok(()), |sandbox| sandbox.check().map_err(|error| refused(settings, &error)))
 }
 
-/// Starts the container of a run, or the connection to the other machine.
-pub(crate) async fn start(settings: &SandboxSettings, sandbox: &Sandbox) -> Result<(), SetupError> {
+/// Starts the container of a run, or the connection to the other machine. Returns what is to be said of files that
+/// scripts of a killed driver have left.
+pub(crate) async fn start(
+    settings: &SandboxSettings,
+    sandbox: &Sandbox,
+    run_dir: &Path,
+) -> Result<String, SetupError> {
     sandbox.start().await.map_err(|error| {
         let name = settings.provider.map_or("local", SandboxProvider::name);
         SetupError::new(format!("the sandbox `{name}` does not start: {error}"), error.fix())
+    })?;
+    rename_left(run_dir).await
+}
+
+/// Renames control files that scripts of a killed driver have left; the scripts have ended. Returns a line for each.
+pub(crate) async fn rename_left(run_dir: &Path) -> Result<String, SetupError> {
+    let dir = state_dir(run_dir);
+    let renamed = tokio::task::spawn_blocking(move || rename_left_control_files(&dir)).await;
+    let renamed = renamed.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    renamed.map_err(|error| {
+        SetupError::new(
+            format!("a script of a killed process may have left files: {error}"),
+            "then resume the run",
+        )
     })
 }
 

@@ -11,10 +11,9 @@ use limit::ProcessLimit;
 use view::View;
 pub(crate) use view::repository;
 
-use crate::SandboxError;
-use crate::control::ControlGuard;
+use crate::control::Scope;
 use crate::launch::Launch;
-use crate::programs;
+use crate::{SandboxError, programs};
 
 /// What programs in a bubblewrap sandbox see and may do.
 #[derive(Clone, Debug)]
@@ -63,8 +62,13 @@ impl Bwrap {
         Ok(Self { program, view: View::new(settings, &path)?, network, limit })
     }
 
-    /// The command that starts a program in the sandbox (its arguments follow), and the guard to use when it has ended.
-    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<(Command, ControlGuard)> {
+    /// Where a script in this directory could create control files.
+    pub(crate) fn scope(&self, cwd: &Path) -> std::io::Result<Scope> {
+        self.view.scope(cwd)
+    }
+
+    /// The command that starts a program in the sandbox; its arguments follow.
+    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<Command> {
         let mut args: Vec<OsString> = vec![self.program.clone().into()];
         let namespaces = ["user", "pid", "ipc", "uts"].map(|it| format!("--unshare-{it}"));
         args.extend(namespaces.map(OsString::from));
@@ -73,8 +77,7 @@ impl Bwrap {
             args.push("--unshare-net".into());
         }
         args.extend(["--cap-drop", "ALL"].map(OsString::from));
-        let (view, guard) = self.view.arguments(launch, self.network)?;
-        args.extend(view);
+        args.extend(self.view.arguments(launch, self.network)?);
         args.extend(["--chdir".into(), launch.cwd.into(), "--".into()]);
         args.extend(self.limit.inner_arguments());
         args.push(launch.program.into());
@@ -82,7 +85,7 @@ impl Bwrap {
         let mut all = outer.into_iter().chain(args);
         let mut command = Command::new(all.next().unwrap_or_default());
         command.args(all);
-        Ok((command, guard))
+        Ok(command)
     }
 
     /// The path under which a program in the sandbox finds a script file.

@@ -10,6 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::cgroup;
+use crate::leftovers::server_started;
 use crate::proc::{clock_ticks, group_runs};
 use crate::record::Record;
 
@@ -119,6 +120,7 @@ impl Group {
         let command = command.process_group(0);
         let spawn = || if trusted { command.spawn() } else { spawn_untrusted(command) };
         let (child, leader) = GroupLeader::spawn(spawn, Child::id)?;
+        server_started(env, leader.0);
         let id = Pid::from_raw(leader.0).expect("the id of a child is above 0");
         if let Some(dir) = cgroup {
             cgroup::enter(&dir, leader.0);

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -79,12 +79,13 @@ pub struct Mark {
 
 /// The marks that exist.
 static LIVE: Mutex<LiveMarks> =
-    Mutex::new(LiveMarks { values: BTreeSet::new(), servers: BTreeSet::new(), since: 0 });
+    Mutex::new(LiveMarks { values: BTreeSet::new(), servers: BTreeMap::new(), since: 0 });
 
 struct LiveMarks {
     values: BTreeSet<String>,
-    /// Marks of servers. They outlive agents, and do not prevent the agents' orphans from being killed.
-    servers: BTreeSet<String>,
+    /// Marks of servers, each with the leader of its process group once it runs. They outlive agents, and do not prevent
+    /// the agents' orphans from being killed.
+    servers: BTreeMap<String, Option<i32>>,
     /// When the first of them was created after there had been none, as the start times of processes are
     /// given.
     since: u64,
@@ -110,10 +111,13 @@ impl LiveMarks {
         let since = server_since.unwrap_or(self.since);
         self.values.is_empty().then(|| OrphanTimes { since, until: clock_ticks() })
     }
+}
 
-    /// All live marks.
-    fn all(&self) -> BTreeSet<String> {
-        self.values.union(&self.servers).cloned().collect()
+/// Notes the leader of the process group of a server, which is known by its mark among these variables.
+pub(crate) fn server_started(env: &[(String, String)], leader: i32) {
+    let Some((_, mark)) = env.iter().rev().find(|(name, _)| name == cgroup::MARK) else { return };
+    if let Some(server) = LiveMarks::lock().servers.get_mut(mark) {
+        *server = Some(leader);
     }
 }
 
@@ -140,7 +144,7 @@ impl Mark {
     /// A mark for a server that several agents use in turn. It does not prevent their leftovers from being killed.
     pub fn of_server() -> Self {
         let value = Self::unique();
-        LiveMarks::lock().servers.insert(value.clone());
+        LiveMarks::lock().servers.insert(value.clone(), None);
         Self { value, server_since: Some(clock_ticks()) }
     }
 
@@ -324,7 +328,10 @@ impl OrphanTimes {
         let live = LiveMarks::lock();
         let until = if live.values.is_empty() { u64::MAX } else { self.until };
         let with_scripts = group::scripts_since(self.since);
-        (self.since..=until, Others { live: live.all(), with_scripts })
+        (
+            self.since..=until,
+            Others { live: live.values.clone(), servers: live.servers.clone(), with_scripts },
+        )
     }
 }
 

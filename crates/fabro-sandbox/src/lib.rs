@@ -58,6 +58,7 @@
 //! - [`LocalFiles`] guards against paths and links, not against a process that moves the root itself or
 //!   mounts something into it.
 
+mod baseline;
 mod bwrap;
 mod cgroup;
 mod control;
@@ -68,6 +69,7 @@ mod fake;
 mod files;
 pub mod git;
 mod group;
+mod guard;
 mod launch;
 mod leftovers;
 mod local;
@@ -83,11 +85,13 @@ mod sandbox_error;
 mod script;
 mod stores;
 mod tail;
+mod walk;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
+pub use baseline::rename_left_control_files;
 pub use bwrap::BwrapSettings;
 pub use descriptors::{is_exhausted, raise_descriptor_limit, stages_within_limit};
 pub use environment::agent_env;
@@ -271,6 +275,16 @@ pub enum ExecError {
     /// The working directory could not be copied.
     #[error("copy of the working directory: {0}")]
     Workspace(String),
+    /// After a script in a [`Sandbox`], files that later runs obey may be left in the working directory.
+    #[error("{problem}, so files that later runs obey may be left there: {fix}")]
+    Unguarded {
+        /// What could not be searched or renamed.
+        problem: String,
+        /// How to fix it.
+        fix: &'static str,
+        /// The error of the system.
+        source: Option<std::io::Error>,
+    },
     /// A variable that a shell cannot have, and so a script of this sandbox cannot get.
     #[error("`{0}` cannot be the name of a variable in this sandbox: use letters, digits and `_`")]
     Variable(String),

@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::cgroup::{self, ENTER, ENTER_SHELL};
-use crate::control::ControlGuard;
 use crate::ends::Ends;
 use crate::group::Group;
+use crate::guard::ControlGuard;
 use crate::launch::Launch;
 use crate::log::{Log, OutputChannel, trimmed};
 use crate::programs;
@@ -106,7 +106,7 @@ async fn run_with_logs(
         let stderr = child.stderr.take().expect("stderr is piped");
         let drains = async { tokio::try_join!(out.drain(stdout), err.drain(stderr)).map(drop) };
         let exit = watch(child, group, program, &request.cancel, drains).await?;
-        err.write(rename_new(guard).as_bytes())?;
+        ControlGuard::finish_to(guard, &mut err)?;
         exit
     };
     Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
@@ -125,14 +125,10 @@ async fn run_with_ends(start: &Start<'_>, ends: Ends) -> Result<(Exit, String), 
         let second = writer.try_clone().map_err(failed)?;
         let (child, group, guard) = spawn(start, file.as_deref(), writer.into(), second.into())?;
         let exit = watch(child, group, program, &request.cancel, channel.drain(reader)).await?;
-        channel.write(rename_new(guard).as_bytes())?;
+        ControlGuard::finish_to(guard, &mut channel)?;
         exit
     };
     Ok((exit, trimmed(channel.finish()?.text())))
-}
-
-fn rename_new(guard: Option<ControlGuard>) -> String {
-    guard.map(|mut guard| guard.rename_new()).unwrap_or_default()
 }
 
 /// Waits for the child, then for its group, copying its output all the while.
@@ -218,8 +214,10 @@ fn spawn(
     };
     let cgroup = cgroup.filter(|_| Path::new(ENTER_SHELL).is_file());
     let first = if cgroup.is_some() { Path::new(ENTER_SHELL) } else { program };
-    let (mut command, guard) = command(first, request.cwd, sandbox, request.reads, file)
-        .map_err(|source| start_error(program, request.cwd, source))?;
+    let failed = |source| start_error(program, request.cwd, source);
+    let guard = guard(sandbox, request.cwd)?;
+    let mut command = command(first, request.cwd, sandbox, request.reads, file, guard.as_ref())
+        .map_err(failed)?;
     if let Some(dir) = &cgroup {
         command.args(["-c", ENTER]).arg(dir.join("cgroup.procs")).arg(program);
     }
@@ -244,27 +242,34 @@ fn spawn(
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(stderr);
-    let (child, group) = Group::start(&mut command, variables, trusted)
-        .map_err(|source| start_error(program, request.cwd, source))?;
+    let (child, group) = Group::start(&mut command, variables, trusted).map_err(failed)?;
     Ok((child, group, guard))
 }
 
-/// The command for a program in a directory, with or without a sandbox (its arguments follow), and the guard to use
-/// when it has ended.
+/// Guards the working directory of a program in a sandbox.
+pub(crate) fn guard(
+    sandbox: Option<&Sandbox>,
+    cwd: &Path,
+) -> Result<Option<ControlGuard>, ExecError> {
+    sandbox.map_or(Ok(None), |sandbox| sandbox.guard(cwd))
+}
+
+/// The command for a program in a directory, with or without a sandbox; its arguments follow.
 pub(crate) fn command(
     program: &Path,
     cwd: &Path,
     sandbox: Option<&Sandbox>,
     reads: &[PathBuf],
     file: Option<&Path>,
-) -> std::io::Result<(Command, Option<ControlGuard>)> {
+    guard: Option<&ControlGuard>,
+) -> std::io::Result<Command> {
     let Some(sandbox) = sandbox else {
         let mut command = Command::new(program);
         command.current_dir(cwd);
-        return Ok((command, None));
+        return Ok(command);
     };
-    let (command, guard) = sandbox.command(&Launch { program, cwd, reads, file })?;
-    Ok((command.into(), Some(guard)))
+    let control = guard.map(|guard| &guard.found);
+    Ok(sandbox.command(&Launch { program, cwd, reads, control, file })?.into())
 }
 
 pub(crate) fn start_error(program: &Path, cwd: &Path, source: std::io::Error) -> ExecError {

@@ -1,6 +1,6 @@
 //! What `/proc` says of processes: process groups, environments, and who a process is. Without `/proc` nothing is found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::process::Pid;
 
@@ -33,6 +33,8 @@ pub(crate) use other::{
 pub(crate) struct Others {
     /// The marks of agents that have not ended.
     pub(crate) live: BTreeSet<String>,
+    /// The marks of servers, each with the leader of its process group once it runs.
+    pub(crate) servers: BTreeMap<String, Option<i32>>,
     /// Whether a script of the author ran at the same time: it may leave a server for later stages.
     pub(crate) with_scripts: bool,
 }
@@ -114,7 +116,7 @@ mod linux {
     use std::time::{Duration, Instant};
 
     use rustix::process::{
-        Pid, Signal, WaitOptions, getpgrp, getpid, kill_process, kill_process_group,
+        Pid, Signal, WaitOptions, getpgrp, getpid, getsid, kill_process, kill_process_group,
         set_child_subreaper, waitpid,
     };
     use rustix::time::{ClockId, clock_gettime};
@@ -302,23 +304,46 @@ mod linux {
     }
 
     /// Whether the author's script started it, which may leave a server for later stages, or an agent
-    /// that has not ended. The variable of scripts alone says little, for any program can set it: a script has to have run
-    /// at the same time, or the process belongs to a session that began before the agent.
+    /// that has not ended, or a server. The variable of scripts alone says little, for any program can set it: a script has
+    /// to have run at the same time, or the process belongs to a session that began before the agent, and is not that of
+    /// fabro, in which agents are too. An agent can read the mark of a server: its process has to be one of the server.
     fn is_of_others(pid: i32, stat: &Stat, since: u64, others: &Others) -> bool {
-        let is_of_live = |entry: &[u8]| {
+        let is_of_marked = |entry: &[u8]| {
             let value = entry.strip_prefix(b"FABRO_AGENT=").and_then(|it| str::from_utf8(it).ok());
-            value.is_some_and(|value| others.live.contains(value))
+            value.is_some_and(|value| {
+                others.live.contains(value)
+                    || others.servers.get(value).is_some_and(|leader| {
+                        leader.is_some_and(|leader| stat.group == leader || descends(pid, leader))
+                    })
+            })
         };
         let is_of_script = || {
             others.with_scripts
-                || Stat::read(stat.session).is_some_and(|leader| leader.start < since)
+                || stat.session != own_session()
+                    && Stat::read(stat.session).is_some_and(|leader| leader.start < since)
         };
         std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
             let mut entries = environ.split(|byte| *byte == 0);
             entries.any(|entry| {
-                is_of_live(entry) || entry.starts_with(b"FABRO_NODE=") && is_of_script()
+                is_of_marked(entry) || entry.starts_with(b"FABRO_NODE=") && is_of_script()
             })
         })
+    }
+
+    /// Whether a process was started by this ancestor, or by one that this ancestor started.
+    fn descends(mut pid: i32, ancestor: i32) -> bool {
+        for _ in 0..ANCESTORS {
+            if pid == ancestor {
+                return true;
+            }
+            let Some(stat) = Stat::read(pid) else { break };
+            pid = stat.parent;
+        }
+        false
+    }
+
+    fn own_session() -> i32 {
+        getsid(None).map_or(0, |id| id.as_raw_nonzero().get())
     }
 
     /// What distinguishes a process from a later one of the same id: when it was started, in which

@@ -3,9 +3,9 @@ use std::process::Stdio;
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use crate::control::ControlGuard;
 use crate::group::Group;
-use crate::local::{command, exit, start_error};
+use crate::guard::ControlGuard;
+use crate::local::{command, exit, guard, start_error};
 use crate::sandbox::variables;
 use crate::{Environment, ExecError, Exit, Sandbox};
 
@@ -59,8 +59,9 @@ impl Process {
         let failed = |source| start_error(path, program.cwd, source);
         let own = program.sandbox.map(|_| variables(Environment::Only(program.env)));
         let env = own.as_deref().unwrap_or(program.env);
-        let (mut command, guard) =
-            command(path, program.cwd, program.sandbox, &[], None).map_err(failed)?;
+        let guard = guard(program.sandbox, program.cwd)?;
+        let mut command = command(path, program.cwd, program.sandbox, &[], None, guard.as_ref())
+            .map_err(failed)?;
         command
             .args(program.args)
             .env_clear()
@@ -88,7 +89,6 @@ impl Process {
     pub async fn wait(&mut self) -> Result<Exit, ExecError> {
         let status = self.child.wait().await;
         self.group.end_rest().await;
-        drop(self.guard.take());
         let watch = |source| ExecError::Watch { program: self.name.clone(), source };
         status.map(exit).map_err(watch)
     }
@@ -96,7 +96,16 @@ impl Process {
     /// Ends the program and its group: SIGTERM, two seconds, SIGKILL.
     pub async fn end(&mut self) {
         self.group.end(&mut self.child).await;
-        drop(self.guard.take());
+    }
+
+    /// After the end of a program in a sandbox, renames new files that later runs would obey. Returns a line for each of
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecError::Unguarded`].
+    pub fn check(&mut self) -> Result<String, ExecError> {
+        self.guard.take().map_or(Ok(String::new()), |guard| guard.finish().result())
     }
 }
 

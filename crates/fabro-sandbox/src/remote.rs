@@ -30,7 +30,7 @@ use sync::rules::{EXCLUDED, Rules, is_own_name};
 
 use crate::SandboxError;
 use crate::bwrap::repository;
-use crate::control::{control_files, protected_paths};
+use crate::control::{Scope, protected_paths};
 use crate::stores::hide_stores;
 
 /// What a sandbox in a container or on another machine is made from.
@@ -118,6 +118,7 @@ pub(crate) struct Remote {
     /// Known once it has been started.
     place: OnceLock<ProgramDir>,
     shown: Shown,
+    state_dir: PathBuf,
     /// Scripts that may still run there, although this side has lost them.
     lost: Mutex<BTreeSet<String>>,
     /// Scripts that have succeeded, whose records are to be removed there.
@@ -179,7 +180,11 @@ impl Remote {
         }
         let mut hidden: Vec<PathBuf> =
             hidden.iter().filter_map(|it| it.canonicalize().ok()).collect();
-        hide_stores(&work_dir, &mut hidden);
+        let write = match &engine {
+            EngineSettings::Docker(settings) => settings.write.as_slice(),
+            EngineSettings::Ssh(_) => &[],
+        };
+        hide_stores(&work_dir, &mut hidden, write)?;
         let exclude = exclude.unwrap_or_else(|| EXCLUDED.map(str::to_owned).to_vec());
         let rules = Rules { exclude, hidden, write_git };
         let engine = match engine {
@@ -195,6 +200,7 @@ impl Remote {
             roots: RwLock::default(),
             place: OnceLock::new(),
             shown: Shown::new(&state_dir),
+            state_dir,
             lost: Mutex::default(),
             succeeded: Mutex::default(),
             is_down: AtomicBool::new(false),
@@ -294,14 +300,15 @@ impl Remote {
         (!self.copies()).then(new)
     }
 
-    /// Paths in a mounted working directory that are not checked after a script: hidden ones, and those it may write.
-    pub(crate) fn skipped(&self, root: &Path) -> BTreeSet<PathBuf> {
-        let write = match &self.engine {
-            Engine::Docker(docker) => docker.settings().write.as_slice(),
-            Engine::Ssh(_) => &[],
-        };
+    /// Where a script could create control files: in a mounted working directory, except in what is hidden and what it
+    /// may write.
+    pub(crate) fn scope(&self, root: &Path) -> Option<Scope> {
+        let Engine::Docker(docker) = &self.engine else { return None };
+        let DockerSettings { copy: false, write, .. } = docker.settings() else { return None };
         let write = write.iter().filter_map(|path| path.canonicalize().ok());
-        self.rules.hidden.iter().cloned().chain(write).filter(|path| path != root).collect()
+        let skipped = self.rules.hidden.iter().cloned().chain(write);
+        let skipped = skipped.filter(|path| path != root).collect();
+        Some(Scope { root: root.to_owned(), skipped })
     }
 
     /// Removes the container, or the directory on the other machine, with all that runs there.
@@ -537,7 +544,13 @@ fn mounts(
     let mut skipped: BTreeSet<PathBuf> = all.iter().map(|it| it.path().to_owned()).collect();
     skipped.extend(rules.hidden.iter().cloned());
     skipped.insert(own.clone());
-    for path in protected_paths(work_dir, &control_files(work_dir, &skipped)) {
+    let scope = Scope { root: work_dir.to_owned(), skipped };
+    let (control, walked) = scope.control_files();
+    walked.map_err(|error| SandboxError::Unusable {
+        message: format!("{error}, so files that later runs obey cannot be protected"),
+        fix: error.fix().to_owned(),
+    })?;
+    for path in protected_paths(work_dir, &control) {
         all.splice(1..1, between(&path));
         all.push(Mount::Read(path));
     }

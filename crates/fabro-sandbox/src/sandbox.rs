@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::bwrap::{Bwrap, BwrapSettings};
-use crate::control::ControlGuard;
+use crate::control::Scope;
+use crate::guard::{ControlGuard, check_again};
 use crate::launch::Launch;
 use crate::remote::{Remote, RemoteSettings};
-use crate::{Environment, SandboxError, agent_env};
+use crate::{Environment, ExecError, SandboxError, agent_env};
 
 /// Confines the scripts of a [`LocalExec`](crate::LocalExec) and the programs of a
 /// [`Process`](crate::Process). What it promises is in `docs/sandboxes.md` of the project.
@@ -21,7 +22,7 @@ pub struct Sandbox {
 
 #[derive(Debug)]
 enum Provider {
-    Bwrap(Bwrap),
+    Bwrap(Bwrap, PathBuf),
     Remote(Arc<Remote>),
 }
 
@@ -32,7 +33,8 @@ impl Sandbox {
     ///
     /// `bwrap` is not installed, or a directory cannot be used.
     pub fn bwrap(settings: &BwrapSettings) -> Result<Self, SandboxError> {
-        Ok(Self { provider: Provider::Bwrap(Bwrap::new(settings)?) })
+        let state_dir = settings.state_dir.clone();
+        Ok(Self { provider: Provider::Bwrap(Bwrap::new(settings)?, state_dir) })
     }
 
     /// A sandbox in a container or on another machine. Nothing is started before [`start`](Self::start).
@@ -51,15 +53,13 @@ impl Sandbox {
     /// It does not start.
     pub fn check(&self) -> Result<(), SandboxError> {
         let bwrap = match &self.provider {
-            Provider::Bwrap(bwrap) => bwrap,
+            Provider::Bwrap(bwrap, _) => bwrap,
             Provider::Remote(remote) => return remote.check(),
         };
         let broken = |message: String| SandboxError::Broken { program: "bwrap", message };
         let root = Path::new("/");
-        let launch = Launch { program: Path::new("/bin/sh"), cwd: root, reads: &[], file: None };
-        let (mut command, guard) =
-            bwrap.command(&launch).map_err(|error| broken(error.to_string()))?;
-        guard.release();
+        let mut command =
+            bwrap.command(&Launch::shell(root)).map_err(|error| broken(error.to_string()))?;
         let output = command.args(["-c", ":"]).stdin(Stdio::null()).output();
         let output = output.map_err(|error| broken(error.to_string()))?;
         if output.status.success() {
@@ -80,7 +80,7 @@ impl Sandbox {
     /// It does not start, or cannot be reached.
     pub async fn start(&self) -> Result<(), SandboxError> {
         match &self.provider {
-            Provider::Bwrap(_) => Ok(()),
+            Provider::Bwrap(..) => Ok(()),
             Provider::Remote(remote) => remote.start().await,
         }
     }
@@ -92,7 +92,7 @@ impl Sandbox {
     /// It cannot be reached.
     pub fn remove(&self) -> Result<(), SandboxError> {
         match &self.provider {
-            Provider::Bwrap(_) => Ok(()),
+            Provider::Bwrap(..) => Ok(()),
             Provider::Remote(remote) => remote.remove(),
         }
     }
@@ -111,13 +111,11 @@ impl Sandbox {
         terminal: bool,
     ) -> Result<Command, SandboxError> {
         let bwrap = match &self.provider {
-            Provider::Bwrap(bwrap) => bwrap,
+            Provider::Bwrap(bwrap, _) => bwrap,
             Provider::Remote(remote) => return remote.interactive(env, args, terminal),
         };
-        let launch = Launch { program: Path::new("/bin/sh"), cwd, reads: &[], file: None };
         let failed = |source| SandboxError::Directory { path: cwd.to_owned(), source };
-        let (mut command, guard) = bwrap.command(&launch).map_err(failed)?;
-        guard.release();
+        let mut command = bwrap.command(&Launch::shell(cwd)).map_err(failed)?;
         command.args(args).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
@@ -125,7 +123,7 @@ impl Sandbox {
     /// The files and directories below a working directory that programs in it do not see.
     pub fn hidden_in(&self, work_dir: &Path) -> Vec<PathBuf> {
         match &self.provider {
-            Provider::Bwrap(bwrap) => bwrap.hidden_in(work_dir),
+            Provider::Bwrap(bwrap, _) => bwrap.hidden_in(work_dir),
             Provider::Remote(remote) => remote.hidden_in(work_dir),
         }
     }
@@ -134,7 +132,7 @@ impl Sandbox {
     /// have the paths that they have there. Scripts can name files of `dirs` both ways.
     pub fn shown<'t>(&self, text: &'t str, work_dir: &Path, dirs: &[PathBuf]) -> Cow<'t, str> {
         match &self.provider {
-            Provider::Bwrap(_) => Cow::Borrowed(text),
+            Provider::Bwrap(..) => Cow::Borrowed(text),
             Provider::Remote(remote) => remote.shown(text, work_dir, dirs),
         }
     }
@@ -142,22 +140,49 @@ impl Sandbox {
     /// The path of this machine for one that a program in it may name. `dirs` have the values of runs.
     pub fn local_path<'p>(&self, path: &'p str, work_dir: &Path, dirs: &[PathBuf]) -> Cow<'p, str> {
         match &self.provider {
-            Provider::Bwrap(_) => Cow::Borrowed(path),
+            Provider::Bwrap(..) => Cow::Borrowed(path),
             Provider::Remote(remote) => remote.local_path(path, work_dir, dirs),
         }
     }
 
     pub(crate) fn as_remote(&self) -> Option<&Arc<Remote>> {
         match &self.provider {
-            Provider::Bwrap(_) => None,
+            Provider::Bwrap(..) => None,
             Provider::Remote(remote) => Some(remote),
         }
     }
 
-    /// The command for a program of this machine in the sandbox, and the guard to use when it has ended.
-    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<(Command, ControlGuard)> {
+    /// Checks the working directory again after a script whose end could not be checked: one that was dropped, or that
+    /// failed with [`ExecError::Unguarded`]. Returns a line for each file that was renamed. Does nothing otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The working directory cannot be searched, or a file not be renamed.
+    pub fn check_again(&self, work_dir: &Path) -> Result<String, ExecError> {
+        // A directory that was removed has no files.
+        let Ok(Some(scope)) = self.scope(work_dir) else { return Ok(String::new()) };
+        check_again(scope).result()
+    }
+
+    /// Where a script in this directory could create control files; `None` where it works on a copy.
+    fn scope(&self, cwd: &Path) -> std::io::Result<Option<Scope>> {
         match &self.provider {
-            Provider::Bwrap(bwrap) => bwrap.command(launch),
+            Provider::Bwrap(bwrap, _) => bwrap.scope(cwd).map(Some),
+            Provider::Remote(remote) => Ok(remote.scope(&cwd.canonicalize()?)),
+        }
+    }
+
+    /// Guards the working directory of a script of this machine.
+    pub(crate) fn guard(&self, cwd: &Path) -> Result<Option<ControlGuard>, ExecError> {
+        let Provider::Bwrap(bwrap, state_dir) = &self.provider else { return Ok(None) };
+        let scope = bwrap.scope(cwd).map_err(|_| ExecError::WorkingDirectory(cwd.to_owned()))?;
+        ControlGuard::begin(scope, state_dir).map(Some)
+    }
+
+    /// The command for a program of this machine in the sandbox.
+    pub(crate) fn command(&self, launch: &Launch<'_>) -> std::io::Result<Command> {
+        match &self.provider {
+            Provider::Bwrap(bwrap, _) => bwrap.command(launch),
             Provider::Remote(_) => Err(std::io::Error::new(
                 std::io::ErrorKind::Unsupported,
                 "programs with pipes run on this machine only",

@@ -3,31 +3,37 @@
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
+use crate::SandboxError;
+use crate::walk::walk;
+
 /// A directory with such a file is a store of runs.
 pub(crate) const STORE_FILE: &str = "fabro.db";
-
-/// How many files and directories are looked at.
-const MOST: usize = 1_000_000;
 
 /// Whether a directory is a store of runs.
 pub(crate) fn is_store(dir: &Path) -> bool {
     fs::symlink_metadata(dir.join(STORE_FILE)).is_ok()
 }
 
-/// Adds the stores below a directory to what is hidden.
-pub(crate) fn hide_stores(root: &Path, hidden: &mut Vec<PathBuf>) {
+/// Adds the stores below a directory to what is hidden, except those in directories that scripts may write.
+pub(crate) fn hide_stores(
+    root: &Path,
+    hidden: &mut Vec<PathBuf>,
+    write: &[PathBuf],
+) -> Result<(), SandboxError> {
+    let write: Vec<_> = write.iter().filter_map(|path| path.canonicalize().ok()).collect();
     // The working directory may itself be in a store.
     let is_hidden =
         |store: &PathBuf| hidden.iter().any(|dir| store.starts_with(dir) && !root.starts_with(dir));
-    let mut stores = stores_below(root);
+    let mut stores = stores_below(root, &write)?;
     stores.retain(|store| !is_hidden(store));
     hidden.extend(stores);
+    Ok(())
 }
 
 /// The stores below a directory, without those inside of another one. Skips `.git` directories.
-fn stores_below(root: &Path) -> Vec<PathBuf> {
+fn stores_below(root: &Path, skipped: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     let mut stores = Vec::new();
-    walk(root, |dir, entries| {
+    let walked = walk(root, |dir, entries| {
         // The working directory itself is what scripts work on.
         if dir != root && entries.iter().any(|entry| entry.file_name() == STORE_FILE) {
             stores.push(dir.to_owned());
@@ -35,25 +41,14 @@ fn stores_below(root: &Path) -> Vec<PathBuf> {
         }
         let is_dir = |entry: &&DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
         let below = entries.iter().filter(is_dir).filter(|it| it.file_name() != ".git");
-        below.map(DirEntry::path).collect()
+        below.map(DirEntry::path).filter(|path| !skipped.contains(path)).collect()
     });
+    walked.map_err(|error| SandboxError::Unusable {
+        message: format!("{error}, so other stores cannot be hidden"),
+        fix: error.fix().to_owned(),
+    })?;
     stores.sort();
-    stores
-}
-
-/// Visits the entries of a directory, then those of the subdirectories that `visit` returns. Links are not followed
-/// unless `visit` returns one. Unreadable directories are skipped: a script cannot read them either.
-pub(crate) fn walk(root: &Path, mut visit: impl FnMut(&Path, &[DirEntry]) -> Vec<PathBuf>) {
-    let mut open = vec![root.to_owned()];
-    let mut count = 0;
-    while let Some(dir) = open.pop() {
-        let entries: Vec<_> = fs::read_dir(&dir).into_iter().flatten().flatten().collect();
-        count += entries.len();
-        let below = visit(&dir, &entries);
-        if count < MOST {
-            open.extend(below);
-        }
-    }
+    Ok(stores)
 }
 
 #[cfg(test)]
@@ -73,8 +68,8 @@ mod tests {
             fs::write(path(name), "").unwrap();
         }
         std::os::unix::fs::symlink(path("a/b/store"), path("none/link")).unwrap();
-        assert_eq!(stores_below(dir.path()), [path("a/b/store")]);
+        assert_eq!(stores_below(dir.path(), &[]).unwrap(), [path("a/b/store")]);
         fs::write(path("other/fabro.db"), "").unwrap();
-        assert_eq!(stores_below(dir.path()), [path("a/b/store"), path("other")]);
+        assert_eq!(stores_below(dir.path(), &[]).unwrap(), [path("a/b/store"), path("other")]);
     }
 }

@@ -134,7 +134,10 @@ impl Backend for Acp {
             Err(Stop::Refused(error)) => Err(reported(self.name(), &error)),
         };
         process.end().await;
-        outcome.map_err(final_error)
+        let renamed = process.check()?;
+        let mut done = outcome.map_err(final_error)?;
+        done.warnings.extend(renamed.lines().map(str::to_owned));
+        Ok(done)
     }
 }
 

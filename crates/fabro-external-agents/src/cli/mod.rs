@@ -211,7 +211,9 @@ impl Cli {
         };
         let mut reader = OutputReader::new(known.output, answer, task.on_event);
         let ended = exchange(started, task, prompt, |bytes| reader.read(bytes)).await?;
+        let renamed = ended.renamed;
         let mut done = self.done(ended.exit, reader.finish(&ended.stderr), ended.stderr)?;
+        done.warnings.extend(renamed.lines().map(str::to_owned));
         if known.read_only.is_empty() && task.permissions < Permissions::Full {
             done.warnings.push(format!(
                 "{} has no options for permissions: its own settings say what it may do",

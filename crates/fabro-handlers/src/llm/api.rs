@@ -17,7 +17,7 @@ use super::journal::StageJournal;
 use super::prepare::StageRequest;
 use super::settings::warn_of_unknown_price;
 use super::{LlmHandler, canceled_with, cannot_record};
-use crate::common::{is_damage, session_id};
+use crate::common::{is_damage, session_id, warn};
 use crate::files::AgentStatus;
 use crate::memory::read_recorded;
 
@@ -141,6 +141,20 @@ impl Conversation for ApiConversation<'_> {
             }
         };
         let answer = answer.map_err(|error| self.no_reply(error))?;
+        match self.handler.agents.toolbox.check(Path::new(&stage.run.work_dir)) {
+            Ok(renamed) => {
+                for line in renamed.lines() {
+                    warn(&stage.reporter, "control_files", line.to_owned()).await;
+                }
+            }
+            Err(failure) => {
+                return Err(NoReply::Failed(Box::new(Outcome {
+                    usage: Some(answer.usage),
+                    files_touched: answer.files_touched,
+                    ..Outcome::failed(failure)
+                })));
+            }
+        }
         let last_file = answer.last_file_touched.as_deref();
         Ok(Reply {
             files: self.handler.agent_files(stage, &self.status, last_file).await,

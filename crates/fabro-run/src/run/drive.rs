@@ -306,7 +306,9 @@ impl Run {
             tokio::select! {
                 biased;
                 () = services.interrupt.cancelled() => return Ok(RunEnd::Stopped),
-                started = sandbox::start(&self.settings.sandbox, sandbox) => started?,
+                started = sandbox::start(&self.settings.sandbox, sandbox, &run_dir) => {
+                    started?.lines().for_each(|line| warn(line));
+                }
             }
         }
         let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);

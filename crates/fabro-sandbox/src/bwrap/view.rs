@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Bwrap, BwrapSettings};
 use crate::SandboxError;
-use crate::control::{ControlGuard, control_files, protected_paths};
+use crate::control::{ControlFiles, Scope, protected_paths};
 use crate::launch::Launch;
 use crate::stores::hide_stores;
 
@@ -195,7 +195,7 @@ impl View {
         }
         let mut hidden: Vec<PathBuf> =
             settings.hidden.iter().filter_map(|it| it.canonicalize().ok()).collect();
-        hide_stores(&work_dir, &mut hidden);
+        hide_stores(&work_dir, &mut hidden, &settings.write)?;
         let mut mounts = BTreeMap::new();
         for path in HIDDEN.into_iter().map(PathBuf::from).filter(|it| is_dir(it)) {
             mounts.insert(path, Mount::Empty);
@@ -249,7 +249,7 @@ impl View {
         }
         let view = Self { mounts, work_dir, write_git: settings.write_git, hidden, home };
         // The directories that lead to the working directory where `/tmp` is one of ours.
-        view.with_cwd(&view.work_dir, &[]).map_err(failed(&view.work_dir))?.1.release();
+        view.with_cwd(&view.work_dir, &[], None).map_err(failed(&view.work_dir))?;
         Ok(view)
     }
 
@@ -263,23 +263,39 @@ impl View {
         below.map(|(at, _)| at.clone()).collect()
     }
 
-    /// All mounts for a program in this directory, and the guard to use when it has ended.
+    /// Where a program in this directory could create control files.
+    pub(super) fn scope(&self, cwd: &Path) -> io::Result<Scope> {
+        let cwd = cwd.canonicalize()?;
+        let root = if cwd.starts_with(&self.work_dir) { self.work_dir.clone() } else { cwd };
+        let is_inside = |at: &&PathBuf| at.starts_with(&root) && **at != root;
+        let skipped: BTreeSet<PathBuf> = self.mounts.keys().filter(is_inside).cloned().collect();
+        Ok(Scope { root, skipped })
+    }
+
+    /// All mounts for a program in this directory with these control files, which are looked for if they are not given.
     fn with_cwd(
         &self,
         cwd: &Path,
         reads: &[PathBuf],
-    ) -> io::Result<(BTreeMap<PathBuf, Mount>, ControlGuard)> {
+        control: Option<&ControlFiles>,
+    ) -> io::Result<BTreeMap<PathBuf, Mount>> {
         let mut mounts = self.mounts.clone();
-        let cwd = cwd.canonicalize()?;
-        let root = if cwd.starts_with(&self.work_dir) { self.work_dir.clone() } else { cwd };
+        let scope = self.scope(cwd)?;
+        let root = scope.root.clone();
         mounts.insert(root.clone(), Mount::Write(root.clone()));
-        let skipped: BTreeSet<PathBuf> =
-            mounts.keys().filter(|at| at.starts_with(&root) && **at != root).cloned().collect();
-        let control = control_files(&root, &skipped);
+        let searched;
+        let control = if let Some(control) = control {
+            control
+        } else {
+            let (found, walked) = scope.control_files();
+            walked.map_err(io::Error::other)?;
+            searched = found;
+            &searched
+        };
         let git = root.join(".git");
         let is_own = fs::symlink_metadata(&git).is_ok_and(|found| !found.is_symlink());
         let git = (is_own && !self.write_git).then_some(git);
-        for path in protected_paths(&root, &control).into_iter().chain(git) {
+        for path in protected_paths(&root, control).into_iter().chain(git) {
             mounts.entry(path.clone()).or_insert(Mount::Read(path));
         }
         // Not one that has more in it than the stage.
@@ -298,7 +314,7 @@ impl View {
             !matches!(mount, Mount::Empty | Mount::NoFile) || is_visible(&all, at)
         });
         pin(&mut mounts)?;
-        Ok((mounts, ControlGuard::new(root, skipped, control)))
+        Ok(mounts)
     }
 
     /// The arguments of bubblewrap for the view of a program.
@@ -306,7 +322,7 @@ impl View {
         &self,
         launch: &Launch<'_>,
         network: bool,
-    ) -> io::Result<(Vec<OsString>, ControlGuard)> {
+    ) -> io::Result<Vec<OsString>> {
         let mut args = Arguments(Vec::new());
         args.put(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
         for path in KERNEL_SETTINGS.iter().map(Path::new).filter(|path| path.exists()) {
@@ -317,7 +333,7 @@ impl View {
         args.put(["--size", &MEMORY.to_string(), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]);
         let root = Path::new("/");
         let cwd = if launch.cwd == root { &self.work_dir } else { launch.cwd };
-        let (mounts, guard) = self.with_cwd(cwd, launch.reads)?;
+        let mounts = self.with_cwd(cwd, launch.reads, launch.control)?;
         let mut empty = Vec::new();
         for (at, mount) in &mounts {
             match mount {
@@ -352,7 +368,7 @@ impl View {
         for at in empty {
             args.put(["--remount-ro"]).path(at);
         }
-        Ok((args.0, guard))
+        Ok(args.0)
     }
 }
 

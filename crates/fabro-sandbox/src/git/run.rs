@@ -19,7 +19,7 @@ use tokio::process::{ChildStdin, Command};
 use crate::git::filters::Filters;
 use crate::git::{GitError, TIMEOUT, TRIES};
 use crate::programs;
-use crate::stores::walk;
+use crate::walk::walk_readable;
 
 pub(crate) const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 const STDERR_BYTES: usize = 2_000;
@@ -270,7 +270,8 @@ fn lock_slow() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 /// A FIFO below a directory with the name of a file that git reads in every directory.
 fn fifo_for_git(root: &Path) -> Option<PathBuf> {
     let mut found = None;
-    walk(root, |_, entries| {
+    // Git has the same rights: it cannot read a FIFO in a directory that this does not visit.
+    let _ = walk_readable(root, |_, entries| {
         let is_read = |name: &OsStr| name == ".gitignore" || name == ".gitattributes";
         let mut fifos = entries.iter().filter(|it| is_read(&it.file_name()));
         let fifo = fifos.find(|it| it.file_type().is_ok_and(|kind| kind.is_fifo()));

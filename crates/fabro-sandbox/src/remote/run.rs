@@ -20,9 +20,9 @@ use super::program::{self, Script, encoded, quote};
 use super::sync::list::LIST_BYTES;
 use super::sync::pack::pack_files;
 use super::{Engine, Remote, Root, ssh_dir};
-use crate::control::{ControlGuard, guard_control_files};
 use crate::ends::Ends;
 use crate::group::{GRACE, Group};
+use crate::guard::ControlGuard;
 use crate::log::{Log, OutputChannel, trimmed};
 use crate::script::LAST_OUTPUT;
 use crate::{Captured, Environment, ExecError, Exit, Finished, Keep, Request, SandboxError};
@@ -229,7 +229,7 @@ impl Remote {
                             tokio::try_join!(out, err, fed).map(drop)
                         };
                         let exit = self.finish(&request, &prepared, client, drains).await?;
-                        err.write(prepared.rename_new().as_bytes())?;
+                        ControlGuard::finish_to(prepared.guard.take(), &mut err)?;
                         exit
                     }
                 };
@@ -246,7 +246,7 @@ impl Remote {
                         let drains =
                             async { tokio::try_join!(drain(&mut all, output), fed).map(drop) };
                         let exit = self.finish(&request, &prepared, client, drains).await?;
-                        all.write(prepared.rename_new().as_bytes())?;
+                        ControlGuard::finish_to(prepared.guard.take(), &mut all)?;
                         exit
                     }
                 };
@@ -326,8 +326,8 @@ impl Remote {
         let [head, tail] = self.around(&id)?;
         let mut input = encoded([&head, &*script.program(), &tail].concat().as_bytes());
         input.extend_from_slice(script.input().as_bytes());
-        let guard =
-            (!self.copies()).then(|| guard_control_files(&root.local, self.skipped(&root.local)));
+        let scope = self.scope(&root.local);
+        let guard = scope.map(|scope| ControlGuard::begin(scope, &self.state_dir)).transpose()?;
         Ok(Prepared { root, id, input, mark, guard })
     }
 
@@ -531,12 +531,6 @@ struct Prepared {
     mark: Option<String>,
     /// Renames new control files at the end; only if the working directory is mounted.
     guard: Option<ControlGuard>,
-}
-
-impl Prepared {
-    fn rename_new(&mut self) -> String {
-        self.guard.take().map(|mut guard| guard.rename_new()).unwrap_or_default()
-    }
 }
 
 /// The program of this machine that runs it.

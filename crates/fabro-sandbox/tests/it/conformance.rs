@@ -36,6 +36,8 @@ pub(crate) struct Ground {
     pub(crate) cancel: CancellationToken,
     /// The sandbox, where it is a container or another machine.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
+    /// The sandbox, where it is bubblewrap.
+    bwrap: Option<Arc<Sandbox>>,
     /// What has to be there as long as it is used.
     pub(crate) server: Option<Server>,
     /// What the sandbox was made from.
@@ -58,7 +60,7 @@ impl Ground {
         Some(Self::new(dir, Arc::new(LocalExec::new()), false))
     }
 
-    async fn docker() -> Option<Self> {
+    pub(crate) async fn docker() -> Option<Self> {
         Self::docker_with(false, |_| {}).await
     }
 
@@ -171,8 +173,11 @@ impl Ground {
             eprintln!("skipped: {error}");
             return None;
         }
-        let exec = LocalExec::new().in_sandbox(Arc::new(sandbox));
-        Some(Self::new(dir, Arc::new(exec), true))
+        let sandbox = Arc::new(sandbox);
+        let exec = LocalExec::new().in_sandbox(Arc::clone(&sandbox));
+        let mut ground = Self::new(dir, Arc::new(exec), true);
+        ground.bwrap = Some(sandbox);
+        Some(ground)
     }
 
     fn directories() -> tempfile::TempDir {
@@ -201,7 +206,22 @@ impl Ground {
     fn new(dir: tempfile::TempDir, exec: Arc<dyn Exec>, is_confined: bool) -> Self {
         let cancel = CancellationToken::new();
         let env = Vec::new();
-        Self { dir, exec, is_confined, env, cancel, sandbox: None, server: None, settings: None }
+        Self {
+            dir,
+            exec,
+            is_confined,
+            env,
+            cancel,
+            sandbox: None,
+            bwrap: None,
+            server: None,
+            settings: None,
+        }
+    }
+
+    /// The sandbox, whatever it is.
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        self.sandbox.as_ref().or(self.bwrap.as_ref()).unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -263,15 +263,54 @@ while True:
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn an_agent_with_the_variable_of_scripts_ends_with_its_mark() {
+    let own = "/bin/bash -c 'exec >&- 2>&-; exec 3> ready; echo $$ >&3; exec sleep 300'";
+    for script in [
+        format!("env -i FABRO_NODE=x setsid -f {own}"),
+        // In a process group of its own, and in the session of this process, which is older than the agent.
+        format!("set -m; (env -i FABRO_NODE=x {own} &)"),
+    ] {
+        let mark = Mark::new();
+        let mut place = Place::new();
+        place.env.push(mark.variable());
+        let (finished, (_, pipe)) = tokio::join!(place.run(&script), place.ready());
+        assert_eq!(finished.unwrap().exit, Exit::Code(0));
+        drop(mark);
+        marks_ended().await;
+        all_gone(pipe).await;
+    }
+}
+
+/// It can read the mark in the environment of the server.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn an_agent_with_the_mark_of_a_server_ends_with_its_own() {
+    let server_mark = Mark::of_server();
     let mark = Mark::new();
+    let mut server = Place::new();
+    server.env.push(server_mark.variable());
     let mut place = Place::new();
     place.env.push(mark.variable());
-    let script = "env -i FABRO_NODE=x setsid -f /bin/bash -c 'exec >&- 2>&-; exec 3> ready; echo $$ >&3; exec sleep 300'";
-    let (finished, (_, pipe)) = tokio::join!(place.run(script), place.ready());
+    // The orphan of the server is in its group.
+    let serve = "(sleep 300 & echo $! > orphan); exec 3> ready; echo $$ >&3; exec sleep 300";
+    let serving = server.run(serve);
+    tokio::pin!(serving);
+    tokio::select! {
+        finished = &mut serving => panic!("{finished:?}"),
+        _ = server.ready() => {}
+    }
+    let (name, value) = server_mark.variable();
+    let script = format!(
+        "env -i {name}={value} setsid -f /bin/bash -c 'exec >&- 2>&-; exec 3> ready; echo $$ >&3; exec sleep 300'"
+    );
+    let (finished, (_, pipe)) = tokio::join!(place.run(&script), place.ready());
     assert_eq!(finished.unwrap().exit, Exit::Code(0));
     drop(mark);
     marks_ended().await;
     all_gone(pipe).await;
+    let orphan = std::fs::read_to_string(server.path("orphan")).unwrap();
+    assert!(Command::new("kill").args(["-0", orphan.trim()]).status().unwrap().success());
+    server.cancel.cancel();
+    assert_eq!(serving.await.unwrap().exit, Exit::Canceled);
 }
 
 #[tokio::test]

@@ -15,6 +15,8 @@ mod local;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
+mod planted;
+#[cfg(test)]
 mod remote;
 #[cfg(test)]
 mod server;

@@ -1,0 +1,361 @@
+//! Guards working directories against new control files of scripts in a sandbox.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
+use rustix::io::Errno;
+
+use crate::ExecError;
+use crate::baseline::BaselineFile;
+use crate::control::{ControlFiles, Scope};
+use crate::files::beneath;
+use crate::log::{OutputChannel, OutputSink};
+use crate::walk::{WalkError, is_gone, make_accessible};
+
+/// The working directories of this process, each with one baseline for all scripts that run in it at the same time: a
+/// script must not take the new file of another one for an old file.
+static GUARDED: Mutex<BTreeMap<Scope, Arc<Guarded>>> = Mutex::new(BTreeMap::new());
+
+/// A guarded working directory.
+#[derive(Debug)]
+struct Guarded {
+    scope: Scope,
+    state: Mutex<GuardState>,
+}
+
+#[derive(Debug, Default)]
+struct GuardState {
+    /// The control files from before the first script. It stays until a check succeeds while no script runs.
+    baseline: Option<ControlFiles>,
+    /// How many scripts run.
+    scripts: usize,
+    /// What was renamed and not yet reported.
+    unreported: String,
+    /// Copies of the baseline, for a successor of this process.
+    files: BTreeMap<PathBuf, BaselineFile>,
+}
+
+impl Guarded {
+    fn of(scope: Scope) -> Arc<Self> {
+        let mut all = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = |scope: &Scope| Arc::new(Self { scope: scope.clone(), state: Mutex::default() });
+        Arc::clone(all.entry(scope).or_insert_with_key(new))
+    }
+
+    fn state(&self) -> MutexGuard<'_, GuardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compares the directory with its baseline. After a success while no script runs, the baseline is not needed any
+    /// more.
+    fn check(&self, state: &mut GuardState) -> Check {
+        let Some(baseline) = &state.baseline else { return Check::default() };
+        let mut check = check(&self.scope, baseline);
+        check.renamed.insert_str(0, &std::mem::take(&mut state.unreported));
+        if check.error.is_none() && state.scripts == 0 {
+            *state = GuardState::default();
+        }
+        check
+    }
+}
+
+/// Renames control files that scripts create. Dropping it before the script has ended keeps the baseline for the next
+/// check.
+#[derive(Debug)]
+pub(crate) struct ControlGuard {
+    guarded: Arc<Guarded>,
+    /// The control files at the start of the script, without those that an earlier one has created.
+    pub(crate) found: ControlFiles,
+    is_done: bool,
+}
+
+impl ControlGuard {
+    /// Guards a directory from now on. The baseline is also written to `state_dir`, which scripts must not see.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be searched, or the baseline not be written.
+    pub(crate) fn begin(scope: Scope, state_dir: &Path) -> Result<Self, ExecError> {
+        let guarded = Guarded::of(scope);
+        let mut state = guarded.state();
+        let (mut found, walked) = guarded.scope.control_files();
+        walked.map_err(unguarded)?;
+        let state_now = &mut *state;
+        let baseline = state_now.baseline.get_or_insert_with(|| found.clone());
+        found.retain(|path, entry| baseline.get(path) == Some(entry));
+        if !state_now.files.contains_key(state_dir) {
+            let file = BaselineFile::write(state_dir, &guarded.scope, baseline)
+                .map_err(|source| ExecError::Log { path: state_dir.to_owned(), source })?;
+            state_now.files.insert(state_dir.to_owned(), file);
+        }
+        state_now.scripts += 1;
+        drop(state);
+        Ok(Self { guarded, found, is_done: false })
+    }
+
+    /// Checks the directory when the script has ended.
+    pub(crate) fn finish(mut self) -> Check {
+        self.is_done = true;
+        let mut state = self.guarded.state();
+        state.scripts -= 1;
+        self.guarded.check(&mut state)
+    }
+
+    /// Checks the directory when the script has ended, and adds a line to its output for each file that was renamed.
+    pub(crate) fn finish_to<S: OutputSink>(
+        guard: Option<Self>,
+        output: &mut OutputChannel<'_, S>,
+    ) -> Result<(), ExecError> {
+        let Some(guard) = guard else { return Ok(()) };
+        let check = guard.finish();
+        output.write(check.renamed.as_bytes())?;
+        check.result().map(drop)
+    }
+}
+
+impl Drop for ControlGuard {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let mut state = self.guarded.state();
+        // The script counts as running: it may not have ended yet.
+        let check = self.guarded.check(&mut state);
+        state.unreported = check.renamed;
+        state.scripts -= 1;
+    }
+}
+
+/// Checks a directory again after a check that failed, or after a script that was dropped. Does nothing otherwise.
+pub(crate) fn check_again(scope: Scope) -> Check {
+    let guarded = Guarded::of(scope);
+    let mut state = guarded.state();
+    guarded.check(&mut state)
+}
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub(crate) struct Check {
+    /// A line for each file that was renamed.
+    pub(crate) renamed: String,
+    /// Why control files may be left.
+    pub(crate) error: Option<ExecError>,
+}
+
+impl Check {
+    /// What was renamed, if nothing is left.
+    pub(crate) fn result(self) -> Result<String, ExecError> {
+        self.error.map_or(Ok(self.renamed), Err)
+    }
+}
+
+/// Renames the control files that are not in the baseline.
+pub(crate) fn check(scope: &Scope, baseline: &ControlFiles) -> Check {
+    let (now, walked) = scope.control_files();
+    let mut check = Check { error: walked.err().map(unguarded), ..Check::default() };
+    for (path, _) in now.iter().filter(|(path, entry)| baseline.get(*path) != Some(*entry)) {
+        let name = path.strip_prefix(&scope.root).unwrap_or(path).display();
+        match rename(&scope.root, path) {
+            // Writing to a string does not fail.
+            Ok(aside) => drop(writeln!(
+                check.renamed,
+                "fabro: later runs would obey {name}, so it was renamed to {aside}"
+            )),
+            Err(error) if is_gone(&error) => {}
+            Err(source) => {
+                check.error.get_or_insert(ExecError::Unguarded {
+                    problem: format!("{} cannot be renamed: {source}", path.display()),
+                    fix: "remove it",
+                    source: Some(source),
+                });
+            }
+        }
+    }
+    check
+}
+
+fn unguarded(error: WalkError) -> ExecError {
+    let (problem, fix) = (error.to_string(), error.fix());
+    let source = match error {
+        WalkError::Unlisted { source, .. } => Some(source),
+        WalkError::TooMany(_) => None,
+    };
+    ExecError::Unguarded { problem, fix, source }
+}
+
+/// Gives a file an unused name that nothing obeys, and returns the name.
+fn rename(root: &Path, path: &Path) -> io::Result<String> {
+    let parent = path.parent().unwrap_or(root);
+    match rename_in(root, parent, path) {
+        Err(Errno::ACCESS) => {
+            make_accessible(root, parent)?;
+            Ok(rename_in(root, parent, path)?)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+fn rename_in(root: &Path, parent: &Path, path: &Path) -> rustix::io::Result<String> {
+    let dir = beneath::directory(root, parent.strip_prefix(root).unwrap_or(parent))?;
+    let from = path.file_name().unwrap_or_default();
+    let name = from.to_string_lossy();
+    for number in 0_u32.. {
+        let number = if number == 0 { String::new() } else { format!("-{number}") };
+        let aside = format!("{name}.from-sandbox{number}");
+        let renamed = match renameat_with(&dir, from, &dir, &*aside, RenameFlags::NOREPLACE) {
+            // Not every file system has the flag.
+            Err(Errno::INVAL) => match statat(&dir, &*aside, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(_) => renameat(&dir, from, &dir, &*aside),
+            },
+            renamed => renamed,
+        };
+        match renamed {
+            Err(Errno::EXIST) => {}
+            renamed => return renamed.map(|()| aside),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+    use crate::control::protected_paths;
+
+    struct Ground {
+        dir: tempfile::TempDir,
+        root: PathBuf,
+    }
+
+    impl Ground {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().canonicalize().unwrap().join("work");
+            fs::create_dir(&root).unwrap();
+            Self { dir, root }
+        }
+
+        fn write(&self, name: &str) {
+            let path = self.root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+
+        fn guard(&self) -> ControlGuard {
+            let skipped = BTreeSet::from([self.root.join("own")]);
+            let scope = Scope { root: self.root.clone(), skipped };
+            ControlGuard::begin(scope, &self.dir.path().join("state")).unwrap()
+        }
+
+        fn has(&self, name: &str) -> bool {
+            self.root.join(name).exists()
+        }
+    }
+
+    fn renamed(check: Check) -> String {
+        assert!(check.error.is_none(), "{:?}", check.error);
+        check.renamed
+    }
+
+    #[test]
+    fn new_control_files_are_renamed_at_any_depth() {
+        let ground = Ground::new();
+        let root = &ground.root;
+        for name in ["AGENTS.md", "sub/.fabro/config.toml", "docs/notes.md", "own/AGENTS.md"] {
+            ground.write(name);
+        }
+        symlink("docs/notes.md", root.join("CLAUDE.md")).unwrap();
+        let guard = ground.guard();
+        let expected = ["AGENTS.md", "docs/notes.md", "sub/.fabro"].map(|name| root.join(name));
+        assert_eq!(protected_paths(root, &guard.found), BTreeSet::from(expected));
+        for name in ["fabro.toml", "a/b/.fabro/config.toml", "AGENTS.md", "own/fabro.toml", "x.md"]
+        {
+            ground.write(name);
+        }
+        fs::remove_file(root.join("CLAUDE.md")).unwrap();
+        symlink("x.md", root.join("CLAUDE.md")).unwrap();
+        insta::assert_snapshot!(renamed(guard.finish()), @r"
+        fabro: later runs would obey CLAUDE.md, so it was renamed to CLAUDE.md.from-sandbox
+        fabro: later runs would obey a/b/.fabro, so it was renamed to .fabro.from-sandbox
+        fabro: later runs would obey fabro.toml, so it was renamed to fabro.toml.from-sandbox
+        ");
+        assert!(ground.has("a/b/.fabro.from-sandbox/config.toml"));
+        let guard = ground.guard();
+        ground.write("fabro.toml");
+        insta::assert_snapshot!(renamed(guard.finish()), @"fabro: later runs would obey fabro.toml, so it was renamed to fabro.toml.from-sandbox-1");
+    }
+
+    #[test]
+    fn scripts_at_the_same_time_have_one_baseline() {
+        let ground = Ground::new();
+        let first = ground.guard();
+        ground.write("fabro.toml");
+        let second = ground.guard();
+        assert!(ground.dir.path().join("state").read_dir().unwrap().next().is_some());
+        assert!(renamed(first.finish()).contains("fabro.toml"));
+        ground.write("fabro.toml");
+        assert!(renamed(second.finish()).contains("fabro.toml.from-sandbox-1"));
+        assert!(ground.dir.path().join("state").read_dir().unwrap().next().is_none());
+        ground.write("fabro.toml");
+        assert_eq!(renamed(ground.guard().finish()), "", "written while no script ran");
+    }
+
+    #[test]
+    fn a_dropped_script_keeps_the_baseline() {
+        let ground = Ground::new();
+        let scope = ground.guard().guarded.scope.clone();
+        let guard = ground.guard();
+        ground.write("AGENTS.md");
+        drop(guard);
+        // By a process that has not quite ended.
+        ground.write("fabro.toml");
+        let lines = renamed(check_again(scope.clone()));
+        assert!(lines.contains("AGENTS.md") && lines.contains("fabro.toml"), "{lines}");
+        ground.write("fabro.toml");
+        assert_eq!(renamed(check_again(scope)), "", "written while no script ran");
+    }
+
+    /// Of a user who is not root; root is not held up by modes.
+    #[test]
+    fn directories_without_permissions_are_searched() {
+        let ground = Ground::new();
+        let guard = ground.guard();
+        ground.write("closed/below/fabro.toml");
+        ground.write("fabro.toml");
+        let mode = |name: &str, mode| {
+            fs::set_permissions(ground.root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("closed/below", 0o555);
+        mode("closed", 0o311);
+        mode("", 0o111);
+        let lines = renamed(guard.finish());
+        mode("", 0o755);
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        assert!(!ground.has("closed/below/fabro.toml") && !ground.has("fabro.toml"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_renamed_is_an_error_until_it_can() {
+        let ground = Ground::new();
+        let guard = ground.guard();
+        let scope = guard.guarded.scope.clone();
+        // Its new name is too long.
+        let name = format!("{}.fabro", "x".repeat(248));
+        ground.write(&name);
+        let error = guard.finish().error.unwrap().to_string();
+        assert!(error.contains("cannot be renamed: File name too long"), "{error}");
+        assert!(error.ends_with("so files that later runs obey may be left there: remove it"));
+        assert!(check_again(scope.clone()).error.is_some());
+        fs::remove_file(ground.root.join(name)).unwrap();
+        assert_eq!(renamed(check_again(scope)), "");
+    }
+}
