@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use agent_client_protocol::v1::schema::{
     ContentBlock, PermissionOptionKind, ReadTextFileRequest, ReadTextFileResponse,
     RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    SelectedPermissionOutcome, SessionUpdate, ToolCallContent, ToolCallUpdate, ToolKind,
-    UsageUpdate, WriteTextFileRequest, WriteTextFileResponse,
+    SelectedPermissionOutcome, SessionUpdate, ToolCallUpdate, UsageUpdate, WriteTextFileRequest,
+    WriteTextFileResponse,
 };
 use agent_client_protocol::{Error, ErrorCode};
 use fabro_redact::Stream;
@@ -14,6 +14,7 @@ use fabro_types::{Permissions, Usage};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::acp::calls::AnnouncedCall;
 use crate::acp::files;
 use crate::{BackendError, Done, Progress, Task};
 
@@ -63,16 +64,6 @@ enum Phase {
     Taken,
     /// Its model has answered.
     Working,
-}
-
-/// What an agent announced of a call, before it asks for permission.
-#[derive(Clone, Default)]
-struct AnnouncedCall {
-    title: Option<String>,
-    /// All that were ever named: a later one does not take back an earlier one.
-    kinds: Vec<ToolKind>,
-    /// As the kinds.
-    paths: Vec<PathBuf>,
 }
 
 impl State {
@@ -316,72 +307,8 @@ impl<'a> SessionClient<'a> {
             state.calls.pop_first();
         }
         let known = state.calls.entry(id.to_owned()).or_default();
-        known.title = call.fields.title.clone().or(known.title.take());
-        for kind in kinds(call) {
-            if !known.kinds.contains(&kind) {
-                known.kinds.push(kind);
-            }
-        }
-        for path in paths(call) {
-            if !known.paths.contains(&path) {
-                known.paths.push(path);
-            }
-        }
+        known.add(call);
     }
-}
-
-impl AnnouncedCall {
-    /// Whether the permissions cover all that it was said to do. A call of kind `other` does what its
-    /// other kinds say, as far as there are any.
-    fn is_covered_by(&self, permissions: Permissions, files: &LocalFiles) -> bool {
-        let mut kinds = self.kinds.iter().filter(|kind| **kind != ToolKind::Other).peekable();
-        if kinds.peek().is_none() {
-            return covers(permissions, ToolKind::Other, &self.paths, files);
-        }
-        kinds.all(|kind| covers(permissions, *kind, &self.paths, files))
-    }
-}
-
-/// Whether the permissions cover a call of a tool of this kind on these files.
-fn covers(permissions: Permissions, kind: ToolKind, paths: &[PathBuf], files: &LocalFiles) -> bool {
-    match kind {
-        _ if permissions == Permissions::Full => true,
-        ToolKind::Read | ToolKind::Search | ToolKind::Think => {
-            paths.iter().all(|path| files::is_inside(files, path))
-        }
-        ToolKind::Edit | ToolKind::Delete | ToolKind::Move => {
-            // An edit without a path could be one of any file.
-            permissions == Permissions::ReadWrite
-                && !paths.is_empty()
-                && paths.iter().all(|path| files::may_write(files, path))
-        }
-        _ => false,
-    }
-}
-
-/// What a call says it does: its kind, and what follows from its content.
-fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
-    let shown = call.fields.content.iter().flatten().filter_map(|content| match content {
-        ToolCallContent::Diff(_) => Some(ToolKind::Edit),
-        ToolCallContent::Terminal(_) => Some(ToolKind::Execute),
-        _ => None,
-    });
-    call.fields.kind.into_iter().chain(shown)
-}
-
-/// The files that a call names.
-fn paths(call: &ToolCallUpdate) -> Vec<PathBuf> {
-    let fields = &call.fields;
-    let located = fields.locations.iter().flatten().map(|location| location.path.clone());
-    let changed = fields.content.iter().flatten().filter_map(|content| match content {
-        ToolCallContent::Diff(diff) => Some(diff.path.clone()),
-        _ => None,
-    });
-    let keys = ["path", "file_path", "filePath", "abs_path", "source", "destination"];
-    let named = keys
-        .iter()
-        .filter_map(|key| Some(PathBuf::from(fields.raw_input.as_ref()?.get(key)?.as_str()?)));
-    located.chain(changed).chain(named).collect()
 }
 
 fn failed(why: impl Into<String>) -> Error {

@@ -1,3 +1,4 @@
+mod calls;
 mod client;
 mod config;
 mod files;

@@ -1,5 +1,5 @@
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use super::protected::Protection;
 use super::resolve::{LONGEST, Last, resolve};
 use super::{Entry, FileError, FileInfo, FileKind, Files, beneath};
 use crate::stores::is_store;
+use crate::walk::walk_readable;
 
 /// The files below a directory of this machine, and no others.
 ///
@@ -102,6 +103,44 @@ impl LocalFiles {
     /// It controls another program, or the path leads out.
     pub fn may_write(&self, path: &str) -> Result<(), FileError> {
         self.protection.check_write(&self.root, path)
+    }
+
+    /// Whether this file, or this directory with everything in it, may be removed, or be moved to one of these paths, as
+    /// far as other programs obey it.
+    ///
+    /// # Errors
+    ///
+    /// It controls another program, contains or would become a file that does, contains the working directory, or the path
+    /// leads out.
+    pub fn may_move(&self, path: &str, targets: &[&str]) -> Result<(), FileError> {
+        self.may_write(path)?;
+        let inside = resolve(&self.root, path, Last::Followed)?;
+        self.check_hidden(path, &inside)?;
+        let protected = || Err(FileError::Protected(path.to_owned()));
+        if inside.as_os_str().is_empty() || self.hidden.iter().any(|it| it.starts_with(&inside)) {
+            return protected();
+        }
+        let dir = self.root.join(&inside);
+        if !dir.is_dir() {
+            return Ok(());
+        }
+        let targets = targets.iter().filter_map(|to| resolve(&self.root, to, Last::Followed).ok());
+        let targets: Vec<PathBuf> = targets.collect();
+        let mut is_protected = false;
+        let walked = walk_readable(&dir, |parent, entries| {
+            let paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+            is_protected |= is_store(parent)
+                || paths.iter().any(|path| {
+                    let below = path.strip_prefix(&dir).unwrap_or(path);
+                    let mut all =
+                        targets.iter().map(|to| to.join(below)).chain([inside.join(below)]);
+                    all.any(|path| self.protection.check(&self.root, "", &path).is_err())
+                });
+            let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_dir());
+            let below = entries.iter().filter(|it| !is_protected && is_dir(it));
+            below.map(fs::DirEntry::path).collect()
+        });
+        if is_protected || walked.is_err() { protected() } else { Ok(()) }
     }
 
     /// The file that a path leads to, with its directory opened.

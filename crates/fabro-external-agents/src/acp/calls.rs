@@ -1,0 +1,248 @@
+//! What an agent says that a tool call does, and whether permissions cover it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use agent_client_protocol::v1::schema::{ToolCallContent, ToolCallUpdate, ToolKind};
+use fabro_sandbox::{FileError, Files, LocalFiles};
+use fabro_types::Permissions;
+use serde_json::Value;
+
+use crate::acp::files;
+
+/// The longest path, in bytes.
+const LONGEST_PATH: usize = 4096;
+
+/// The keys of a tool's input that name a file.
+const PATH_KEYS: [&str; 6] = ["path", "file_path", "filePath", "abs_path", "source", "destination"];
+
+/// The key of a tool's input that names where it works, and not what it changes.
+const WORK_DIR_KEY: &str = "cwd";
+
+/// What an agent announced of a call, before it asks for permission. All that was ever named counts: what comes later
+/// takes nothing back.
+#[derive(Clone, Default)]
+pub(super) struct AnnouncedCall {
+    pub(super) title: Option<String>,
+    kinds: Vec<ToolKind>,
+    /// The files that it names.
+    paths: BTreeSet<PathBuf>,
+    /// Other texts of its input and content, each of which may be a path.
+    texts: BTreeSet<String>,
+}
+
+impl AnnouncedCall {
+    /// Adds an update; what it leaves out stays.
+    pub(super) fn add(&mut self, call: &ToolCallUpdate) {
+        let fields = &call.fields;
+        if let Some(title) = &fields.title {
+            self.title = Some(title.clone());
+        }
+        self.kinds
+            .extend(kinds(call).filter(|kind| !self.kinds.contains(kind)).collect::<Vec<_>>());
+        let located = fields.locations.iter().flatten().map(|location| location.path.clone());
+        self.paths.extend(located);
+        for content in fields.content.iter().flatten() {
+            match content {
+                // Its texts are the contents of the file.
+                ToolCallContent::Diff(diff) => {
+                    self.paths.insert(diff.path.clone());
+                }
+                content => self.add_texts(&serde_json::to_value(content).unwrap_or_default()),
+            }
+        }
+        if let Some(input) = &fields.raw_input {
+            let named = PATH_KEYS.iter().filter_map(|key| input.get(key)?.as_str());
+            self.paths.extend(named.map(PathBuf::from));
+            self.add_texts(input);
+        }
+    }
+
+    /// Adds the keys and texts of a value that are short enough for a path.
+    fn add_texts(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => self.add_text(text),
+            Value::Array(values) => values.iter().for_each(|value| self.add_texts(value)),
+            Value::Object(fields) => {
+                for (key, value) in fields.iter().filter(|(key, _)| *key != WORK_DIR_KEY) {
+                    self.add_text(key);
+                    self.add_texts(value);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn add_text(&mut self, text: &str) {
+        if !text.is_empty() && text.len() <= LONGEST_PATH {
+            self.texts.insert(text.to_owned());
+        }
+    }
+
+    /// Whether the permissions cover all that it was said to do. A call of kind `other` does what its
+    /// other kinds say, as far as there are any.
+    pub(super) fn is_covered_by(&self, permissions: Permissions, files: &LocalFiles) -> bool {
+        let mut kinds = self.kinds.iter().filter(|kind| **kind != ToolKind::Other).peekable();
+        if kinds.peek().is_none() {
+            return self.is_kind_covered(permissions, ToolKind::Other, files);
+        }
+        kinds.all(|kind| self.is_kind_covered(permissions, *kind, files))
+    }
+
+    fn is_kind_covered(
+        &self,
+        permissions: Permissions,
+        kind: ToolKind,
+        files: &LocalFiles,
+    ) -> bool {
+        let may_change = |is_removed: bool| {
+            // A change without a path could be one of any file.
+            permissions == Permissions::ReadWrite
+                && !self.paths.is_empty()
+                && self.paths.iter().all(|path| files::may_write(files, path))
+                && self.texts.iter().all(|text| may_be_named(files, text))
+                && (!is_removed || self.may_remove(files))
+        };
+        match kind {
+            _ if permissions == Permissions::Full => true,
+            ToolKind::Read | ToolKind::Search | ToolKind::Think => {
+                self.paths.iter().all(|path| files::is_inside(files, path))
+            }
+            ToolKind::Edit => may_change(false),
+            ToolKind::Delete | ToolKind::Move => may_change(true),
+            _ => false,
+        }
+    }
+
+    /// Whether everything that it names may be removed, or be moved to anything else that it names.
+    fn may_remove(&self, files: &LocalFiles) -> bool {
+        let paths = self.paths.iter().filter_map(|path| path.to_str());
+        let texts = self.texts.iter().map(|text| plain(text)).filter(|it| is_path(files, it));
+        let all: Vec<&str> = paths.chain(texts).collect();
+        all.iter().all(|path| match files.may_move(path, &all) {
+            Ok(()) | Err(FileError::Invalid(_)) => true,
+            Err(_) => false,
+        })
+    }
+}
+
+/// What a call says it does: its kind, and what follows from its content.
+fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
+    let shown = call.fields.content.iter().flatten().filter_map(|content| match content {
+        ToolCallContent::Diff(_) => Some(ToolKind::Edit),
+        ToolCallContent::Terminal(_) => Some(ToolKind::Execute),
+        _ => None,
+    });
+    call.fields.kind.into_iter().chain(shown)
+}
+
+fn plain(text: &str) -> &str {
+    text.strip_prefix("file://").unwrap_or(text)
+}
+
+/// Whether a text is the path of a file, or of one that could be made. Any line could be one that is relative.
+fn is_path(files: &LocalFiles, text: &str) -> bool {
+    let path = Path::new(text);
+    let exists = |path: &Path| path.symlink_metadata().is_ok();
+    let at = files.root().join(path);
+    let is_in_directory = || {
+        let parent = at.parent().filter(|parent| parent.parent().is_some());
+        exists(&at) || parent.is_some_and(exists)
+    };
+    if path.is_absolute() {
+        path.starts_with(files.root()) || is_in_directory()
+    } else {
+        !text.contains('\n') || is_in_directory()
+    }
+}
+
+/// Whether a text that may be a path may be that of a file that is changed.
+fn may_be_named(files: &LocalFiles, text: &str) -> bool {
+    let text = plain(text);
+    if !is_path(files, text) {
+        return true;
+    }
+    let leads_out = |error: FileError| matches!(error, FileError::Outside(_) | FileError::Store(_));
+    match files.may_write(text) {
+        Ok(()) => !files.info(text).is_err_and(leads_out),
+        Err(FileError::Invalid(_)) => true,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_judged_by_every_path_that_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["docs", "plain", "guarded/sub", "store", ".git", "instructions"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for name in [
+            "ok.txt",
+            "AGENTS.md",
+            "docs/guide.md",
+            "guarded/sub/CLAUDE.md",
+            "plain/x",
+            "instructions/copilot-instructions.md",
+        ] {
+            fs::write(root.join(name), "x").unwrap();
+        }
+        symlink("guarded", root.join("link")).unwrap();
+        let files = LocalFiles::new(&root).unwrap();
+        let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        let covered = |kind: &str, fields: Value| {
+            let mut call = json!({ "toolCallId": "1", "kind": kind });
+            call.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let mut known = AnnouncedCall::default();
+            known.add(&serde_json::from_value(call).unwrap());
+            known.is_covered_by(Permissions::ReadWrite, &files)
+        };
+        let located = |kind: &str, name: &str| {
+            covered(kind, json!({ "locations": [{ "path": root.join(name) }] }))
+        };
+        let input = |kind: &str, input: Value| {
+            let locations = json!([{ "path": at("ok.txt") }]);
+            covered(kind, json!({ "locations": locations, "rawInput": input }))
+        };
+        for name in ["ok.txt", "docs/guide.md", "docs", "new/x", "plain"] {
+            assert!(located("edit", name) && located("delete", name) && located("move", name));
+        }
+        for name in ["", ".", "guarded", "guarded/sub", "link", ".git", "docs/..", ".github/.."] {
+            assert!(!located("delete", name) && !located("move", name), "{name}");
+        }
+        for value in [
+            json!({ "from": at("ok.txt"), "to": at("docs/new.txt") }),
+            json!({ "edits": [{ "path": "docs/guide.md", "new_string": "See AGENTS.md.\n\nx/.git/y" }] }),
+            json!({ "changes": { at("ok.txt"): { "text": "/api/AGENTS.md" } }, "cwd": at("") }),
+            json!({ "text": "x".repeat(400), "long": "y".repeat(LONGEST_PATH + 1) }),
+        ] {
+            assert!(input("edit", value.clone()) && input("move", value.clone()), "{value}");
+        }
+        for value in [
+            json!({ "from": at("ok.txt"), "to": at("AGENTS.md") }),
+            json!({ "from": "ok.txt", "to": "sub/fabro.toml" }),
+            json!({ "edits": [{ "path": at("AGENTS.md") }] }),
+            json!({ "changes": { at("AGENTS.md"): {} } }),
+            json!({ "uri": format!("file://{}", at("AGENTS.md")) }),
+            json!({ "to": "../x" }),
+            json!({ "to": "/etc/x" }),
+            json!({ "to": "link/sub/CLAUDE.md" }),
+        ] {
+            assert!(!input("edit", value.clone()) && !input("move", value.clone()), "{value}");
+        }
+        // A name that counts only in its new directory.
+        assert!(input("move", json!({ "from": "instructions", "to": "other" })));
+        assert!(!input("move", json!({ "from": "instructions", "to": ".github" })));
+        assert!(!input("delete", json!({ "dir": at("") })));
+        assert!(!covered("edit", json!({ "rawInput": { "to": at("ok.txt") } })), "no path");
+    }
+}
