@@ -10,7 +10,7 @@ use fabro_events::{EventBody, PauseReason};
 use fabro_sandbox::artifacts::share;
 use fabro_sandbox::git::share_file_trees;
 use fabro_sandbox::record_processes;
-use fabro_store::{Leases as _, SqliteStore, StoreError};
+use fabro_store::{Leases as _, Runs as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 
 use crate::bundle::Bundle;

@@ -1,5 +1,6 @@
 //! Walks a working directory: every entry is visited, or the walk fails.
 
+use std::collections::VecDeque;
 use std::fs::{self, DirEntry};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -63,10 +64,11 @@ fn walk_at_most(
     open_closed: fn(&Path, &Path) -> io::Result<()>,
     mut visit: impl FnMut(&Path, &[DirEntry]) -> Vec<PathBuf>,
 ) -> Result<(), WalkError> {
-    let mut open = vec![root.to_owned()];
+    // Near ones first: what is found counts, although the walk may fail.
+    let mut open = VecDeque::from([root.to_owned()]);
     let mut left = max;
     let mut first_error = None;
-    while let Some(dir) = open.pop() {
+    while let Some(dir) = open.pop_front() {
         match list(root, &dir, left + 1, open_closed) {
             Ok(entries) => {
                 open.extend(visit(&dir, &entries));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -161,6 +162,35 @@ fn planted_instructions_are_contained_in_bubblewrap() {
         // Nothing is left for the next run either.
         let next = project.run(&["validate", "w.fabro"]);
         assert!(next.starts_with("exit 0"), "{next}");
+    }
+}
+
+/// The driver is killed while a script runs: its successor checks by what was there before the script.
+#[test]
+fn a_killed_driver_leaves_no_settings() {
+    if !bubblewrap_works() {
+        eprintln!("skipped: bubblewrap does not work here");
+        return;
+    }
+    for end in ["resume", "cancel"] {
+        let workflow = r#"digraph W { start -> a -> exit
+            a [shape=parallelogram, script="test -e go && exit; echo > fabro.toml; touch up; sleep 600"] }"#;
+        let toml =
+            "_version = 1\n[workflow]\ngraph = 'w.fabro'\n[run.sandbox]\nprovider = 'bwrap'\n";
+        let project = Project::with(&[("w.fabro", workflow), ("run.toml", toml)]);
+        let mut driver = project.command(&["run", "run.toml", "-q"]).spawn().unwrap();
+        let until = Instant::now() + Duration::from_mins(1);
+        while !project.path().join("up").exists() {
+            assert!(Instant::now() < until, "the script has not started");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        driver.kill().unwrap();
+        driver.wait().unwrap();
+        project.write("go", b"");
+        let text = project.run(&[end, "latest"]);
+        assert!(text.starts_with("exit 0"), "{text}");
+        assert!(text.contains("renamed to fabro.toml.from-sandbox"), "{end}: {text}");
+        assert!(!project.path().join("fabro.toml").exists(), "{end}");
     }
 }
 
