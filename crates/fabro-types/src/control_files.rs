@@ -4,6 +4,8 @@
 //! This is the only list of their names. Code that reads a control file takes its name from here, so the
 //! files that agents may not write are exactly those that are read.
 
+use crate::text::is_invisible;
+
 /// The directory of a project's settings and workflows, and of its store.
 pub const FABRO_DIR: &str = ".fabro";
 
@@ -35,8 +37,12 @@ pub const SKILL_DIRS: [&str; 2] = [".fabro/skills", ".claude/skills"];
 /// The file of a skill, in its own directory.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// Settings, hooks and MCP servers of the agent programs.
-pub const AGENT_SETTINGS: [&str; 4] = [".claude", ".codex", ".gemini", ".mcp.json"];
+/// Settings, hooks, MCP servers and instructions that only the agent programs read.
+pub const AGENT_SETTINGS: [&str; 6] =
+    [".claude", ".codex", ".gemini", ".mcp.json", "CLAUDE.local.md", "AGENTS.override.md"];
+
+/// The database of a store. A directory with such a file is a store.
+pub const STORE_FILE: &str = "fabro.db";
 
 /// Git's hooks and settings. The second name is the short (8.3) name of the first.
 pub const GIT_DIRS: [&str; 2] = [".git", "git~1"];
@@ -54,8 +60,8 @@ pub enum ControlFile {
 
 impl ControlFile {
     /// Classifies a path: the file or directory itself, or one that contains it. Ignores what file
-    /// systems ignore in names: case, zero-width characters (HFS+), and trailing dots and spaces
-    /// (NTFS).
+    /// systems ignore in names: case in all of Unicode (`AGENTſ.md`, `.conﬁg`), characters without a
+    /// width (HFS+, ext4), and trailing dots and spaces (NTFS).
     pub fn of<'p>(path: impl IntoIterator<Item = &'p str>) -> Option<Self> {
         let names: Vec<String> = path.into_iter().map(plain_name).collect();
         let has = |entry: &&str| {
@@ -80,16 +86,21 @@ impl ControlFile {
 
 /// The names of all files that Fabro discovers.
 fn found_names() -> impl Iterator<Item = &'static str> {
-    let single = [FABRO_DIR, USER_DIR, WORKFLOW_FILE, SKILL_FILE];
+    let single = [FABRO_DIR, USER_DIR, WORKFLOW_FILE, SKILL_FILE, STORE_FILE];
     let lists = [&SETTINGS_FILES[..], &RUN_FILES, &DOCUMENTS, &SKILL_DIRS, &AGENT_SETTINGS];
     single.into_iter().chain(lists.into_iter().flatten().copied())
 }
 
+/// The names of the table are ASCII. Unicode normalization adds no spelling of them: the only character that it maps to
+/// an ASCII letter is the Kelvin sign, which lowercases to `k`.
 fn plain_name(name: &str) -> String {
-    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
-    let name: String = name.chars().filter(|c| !is_ignored(*c)).collect();
-    let name = name.split(':').next().unwrap_or_default();
-    name.trim_end_matches(['.', ' ']).to_ascii_lowercase()
+    let name: String = name.chars().filter(|c| !is_invisible(*c)).collect();
+    let name = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
+    // Uppercase first: `ſ` and `ﬁ` have no other lowercase.
+    name.to_uppercase().to_lowercase()
 }
 
 #[cfg(test)]
@@ -120,6 +131,10 @@ mod tests {
         check("fabro.toml:stream", Some(ControlFile::Found));
         check("flows/release.FABRO", Some(ControlFile::Found));
         check("release.gv", Some(ControlFile::Graph));
+        check("AGENT\u{17f}.md", Some(ControlFile::Found));
+        check("sub/.con\u{fb01}g/fabro/config.toml", Some(ControlFile::Found));
+        check("S\u{212a}ILL.md", Some(ControlFile::Found));
+        check("fabro.to\u{ad}ml", Some(ControlFile::Found));
     }
 
     #[test]

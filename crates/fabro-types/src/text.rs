@@ -103,7 +103,7 @@ fn is_control(c: char) -> bool {
 }
 
 /// Characters without a width, and those that set the direction of writing.
-fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     c > '~'
         && matches!(
             c,

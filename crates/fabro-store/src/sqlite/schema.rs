@@ -16,7 +16,7 @@ use super::{lease_rows, row_hashes};
 use crate::StoreError;
 
 /// The database's name in the store's directory.
-pub(super) const FILE: &str = "fabro.db";
+pub(super) const FILE: &str = fabro_types::control_files::STORE_FILE;
 
 /// The prefix of directories in which databases are created.
 const UNFINISHED: &str = ".new-";
