@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use fabro_config::{check_owner, project_dir};
+use fabro_config::{ConfigError, check_owner, project_root};
 use fabro_redact::Redactor;
 use fabro_types::control_files::DOCUMENTS;
 
@@ -19,6 +19,8 @@ pub struct ProjectDocs {
     pub text: String,
     /// The paths of those that were cut.
     pub cut: Vec<String>,
+    /// Why files were refused: see [`check_owner`].
+    pub refused: Vec<String>,
 }
 
 /// The instructions of a project for agents that work in `dir`: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md` and
@@ -27,18 +29,23 @@ pub struct ProjectDocs {
 ///
 /// The root is the nearest folder with `.git` or `.fabro`, else `dir` itself. When they are longer than
 /// [`DOCUMENT_BYTES`] together, the longest are cut to the same length, with a note. Skips files that
-/// lead out of the project, cannot be read, are not text, or that another user owns or may write.
+/// lead out of the project, cannot be read, are not text, or that [`check_owner`] refuses.
 /// Secrets are redacted before the cut, which could leave a part of one.
 pub fn project_docs(dir: &Path, redactor: &Redactor) -> ProjectDocs {
     let Ok(dir) = dir.canonicalize() else { return ProjectDocs::default() };
-    let root = project_dir(&dir).unwrap_or(&dir);
+    let root = project_root(&dir);
     let mut folders: Vec<_> = dir.ancestors().take_while(|it| it.starts_with(root)).collect();
     folders.reverse();
     let mut documents: Vec<(String, String)> = Vec::new();
+    let mut refused = Vec::new();
     for folder in folders {
         for name in DOCUMENTS {
             let path = folder.join(name);
-            let Some(text) = document(root, &path) else { continue };
+            let text = document(root, &path).unwrap_or_else(|error| {
+                refused.push(error.to_string());
+                None
+            });
+            let Some(text) = text else { continue };
             let text = redactor.redact(&text).into_owned();
             if documents.iter().any(|(_, known)| *known == text) {
                 continue;
@@ -47,15 +54,19 @@ pub fn project_docs(dir: &Path, redactor: &Redactor) -> ProjectDocs {
             documents.push((shown.display().to_string(), text));
         }
     }
-    fit(&documents)
+    ProjectDocs { refused, ..fit(&documents) }
 }
 
-fn document(root: &Path, path: &Path) -> Option<String> {
-    let real = path.canonicalize().ok()?;
-    check_owner(path).ok()?;
-    let text = real.starts_with(root).then(|| read_start(&real, READ_BYTES))?.ok()?;
+/// The text of a document; `None` if there is nothing to read.
+fn document(root: &Path, path: &Path) -> Result<Option<String>, ConfigError> {
+    let Ok(real) = path.canonicalize() else { return Ok(None) };
+    check_owner(path, root)?;
+    if !real.starts_with(root) {
+        return Ok(None);
+    }
+    let Ok(text) = read_start(&real, READ_BYTES) else { return Ok(None) };
     let text = text.trim_start_matches('\u{feff}').trim();
-    (!text.is_empty()).then(|| text.to_owned())
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 /// The beginning of a file; a byte more than `max` where it is longer, so that this is seen. Invalid
@@ -211,6 +222,25 @@ mod tests {
         ] {
             assert!(docs.text.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn links_to_files_that_agents_may_write_are_refused() {
+        let dir =
+            folder(&[(".git/HEAD", ""), ("docs/guide.md", "Mine."), ("GEMINI.md", "Use tabs.")]);
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+        };
+        link("docs/guide.md", "AGENTS.md");
+        link("GEMINI.md", "CLAUDE.md");
+        let docs = project_docs(dir.path(), &Redactor::default());
+        assert_eq!(docs.text, "## CLAUDE.md\n\nUse tabs.");
+        let refused = docs.refused.concat();
+        let refused = refused.replace(dir.path().canonicalize().unwrap().to_str().unwrap(), "DIR");
+        assert_eq!(
+            refused,
+            "DIR/AGENTS.md is a link to DIR/docs/guide.md, which agents may write: replace the link by the file"
+        );
     }
 
     #[cfg(unix)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_config::{check_owner, project_dir};
+use fabro_config::{check_link, check_owner, project_root};
 use fabro_llm::ToolSpec;
 use fabro_tools::{Call, Output, Tool};
 use fabro_types::Permissions;
@@ -83,15 +83,15 @@ impl Skill {
 /// Reads the skills for agents that work in `work_dir`: those of its folders `.fabro/skills` and
 /// `.claude/skills`, then those of `more`. Each folder in these with a `SKILL.md` is one. Of two with
 /// one name, the one of the earlier folder counts. They are ordered by name; a file that is not valid
-/// is reported, and the others are read. As with [`project_docs`](crate::project_docs), files of
-/// `work_dir` that lead out of the project, or that another user owns or may write, are not read; folders of `more` may
+/// is reported, and the others are read. As with [`project_docs`](crate::project_docs), skills of
+/// `work_dir` that lead out of the project, or that [`check_owner`] refuses, are not read; folders of `more` may
 /// be anywhere.
 pub fn read_skills(work_dir: &Path, more: &[PathBuf]) -> (Vec<Skill>, Vec<SkillError>) {
     let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
     let mut errors = Vec::new();
     let dir = work_dir.canonicalize().unwrap_or_else(|_| work_dir.to_owned());
-    let root = project_dir(&dir).unwrap_or(&dir);
-    let own = SKILL_DIRS.map(|dir| work_dir.join(dir));
+    let root = project_root(&dir);
+    let own = SKILL_DIRS.map(|name| dir.join(name));
     let own = own.iter().map(|dir| (dir, Some(root)));
     for (dir, root) in own.chain(more.iter().map(|dir| (dir, None))) {
         // A folder that is not there has no skills.
@@ -183,8 +183,11 @@ fn read(path: &Path, root: Option<&Path>) -> Result<Skill, SkillError> {
     if root.is_some_and(|root| !real.starts_with(root)) {
         return Err(unreadable(OUTSIDE.to_owned()));
     }
-    if root.is_some() {
-        check_owner(path).map_err(|reason| error(reason.to_string()))?;
+    if let Some(root) = root {
+        // Also the links to its folder: a skill names other files there.
+        let folder = path.parent().map_or(Ok(()), |folder| check_link(folder, root));
+        let checked = folder.and_then(|()| check_owner(path, root));
+        checked.map_err(|reason| error(reason.to_string()))?;
     }
     let text = read_start(&real, SKILL_BYTES).map_err(|error| unreadable(error.to_string()))?;
     if text.len() > SKILL_BYTES {
@@ -310,10 +313,12 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_out_of_the_project_are_followed_only_from_folders_that_are_named() {
+    fn links_are_followed_to_protected_files_or_from_folders_that_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let skills = dir.path().join("project/.claude/skills");
-        for (path, name) in [("outside/far", "far"), ("project/docs/near", "near")] {
+        for (path, name) in
+            [("outside/far", "far"), ("project/docs/near", "near"), ("project/.claude/own", "own")]
+        {
             let path = dir.path().join(path);
             std::fs::create_dir_all(&path).unwrap();
             let text = format!("---\nname: {name}\ndescription: {name}\n---\n");
@@ -321,18 +326,22 @@ mod tests {
         }
         std::fs::create_dir_all(&skills).unwrap();
         std::fs::create_dir(dir.path().join("project/.fabro")).unwrap();
-        for (path, link) in [("outside/far", "one"), ("project/docs/near", "two")] {
+        for (path, link) in
+            [("outside/far", "one"), ("project/docs/near", "two"), ("project/.claude/own", "three")]
+        {
             std::os::unix::fs::symlink(dir.path().join(path), skills.join(link)).unwrap();
         }
         let read = |more: &[PathBuf]| {
             let (skills, errors) = read_skills(&dir.path().join("project"), more);
             (skills.into_iter().map(|it| it.name).collect::<Vec<_>>(), errors)
         };
-        let path = skills.join("one/SKILL.md");
-        let outside = SkillError { path, message: format!("cannot be read: {OUTSIDE}") };
-        assert_eq!(read(&[]), (vec!["near".to_owned()], vec![outside.clone()]));
-        let both = vec!["far".to_owned(), "near".to_owned()];
-        assert_eq!(read(&[dir.path().join("outside")]), (both, vec![outside]));
+        let own = vec!["own".to_owned()];
+        let (found, errors) = read(&[]);
+        assert_eq!((found, errors.len()), (own, 2));
+        assert_eq!(errors[0].message, format!("cannot be read: {OUTSIDE}"));
+        assert!(errors[1].message.contains("two is a link to"), "{}", errors[1]);
+        let both = vec!["far".to_owned(), "own".to_owned()];
+        assert_eq!(read(&[dir.path().join("outside")]), (both, errors));
     }
 
     #[test]

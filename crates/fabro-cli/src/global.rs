@@ -156,7 +156,7 @@ impl Global {
         if let Some(dir) = flag.as_ref().filter(|dir| dir.is_absolute()) {
             return Ok(dir.clone());
         }
-        Ok(fabro_config::store_dir(&cwd()?, flag.as_deref(), None))
+        Ok(fabro_config::store_dir(&cwd()?, flag.as_deref(), None)?)
     }
 
     /// The store, for writing; created if it does not exist.

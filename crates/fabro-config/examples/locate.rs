@@ -38,6 +38,6 @@ fn show(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<(), Box<dyn Error>
         println!("goal      {}", run_file.goal(home)?.unwrap_or_default());
         println!("artifacts {}", run_file.config.artifacts.include.join(", "));
     }
-    println!("recorded  {}", store_dir(cwd, None, None).display());
+    println!("recorded  {}", store_dir(cwd, None, None)?.display());
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The settings in force and their sources.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fabro_types::{LineIndex, Severity};
@@ -86,20 +86,21 @@ const ENTRY_TABLES: [&str; 2] = ["run.inputs", "run.sandbox.env"];
 const DEPENDENT: [(&str, &str); 2] =
     [("run.model.provider", "run.model.name"), ("run.model.script_when", "run.model.script")];
 
-/// The settings in force: of these files (the strongest first), of providers whose variables `lookup` finds, and
+/// The settings in force in the project with this root: of these files (the strongest first), of providers whose variables `lookup` finds, and
 /// defaults. Sorted by name.
 ///
 /// # Errors
 ///
-/// A file cannot be read, or has errors.
+/// A file cannot be read, has errors, or [`check_owner`] refuses it.
 pub fn effective_settings(
+    root: &Path,
     files: &[(PathBuf, SettingsFile)],
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<EffectiveSetting>, ConfigError> {
     let mut found: Vec<EffectiveSetting> = Vec::new();
     for (path, kind) in files {
         let stronger: BTreeSet<String> = found.iter().map(|it| it.name.clone()).collect();
-        let own = settings_of(path.clone(), *kind)?;
+        let own = settings_of(root, path.clone(), *kind)?;
         found.extend(own.into_iter().filter(|it| is_in_force(&it.name, &stronger)));
     }
     for provider in detect_providers(&lookup) {
@@ -141,8 +142,12 @@ fn is_in_force(name: &str, stronger: &BTreeSet<String>) -> bool {
 }
 
 /// All settings of a file.
-fn settings_of(path: PathBuf, kind: SettingsFile) -> Result<Vec<EffectiveSetting>, ConfigError> {
-    check_owner(&path)?;
+fn settings_of(
+    root: &Path,
+    path: PathBuf,
+    kind: SettingsFile,
+) -> Result<Vec<EffectiveSetting>, ConfigError> {
+    check_owner(&path, root)?;
     let text = read_text(&path)?;
     let (checked, review) = review(&text, kind.schema());
     if review.findings.iter().any(|finding| finding.severity == Severity::Error) {
@@ -229,7 +234,7 @@ mod tests {
             ["GEMINI_API_KEY", "OPENAI_BASE_URL"].contains(&name).then(|| "secret".to_owned())
         };
         let mut text = String::new();
-        for setting in effective_settings(&files, env).unwrap() {
+        for setting in effective_settings(dir.path(), &files, env).unwrap() {
             let source = match setting.source {
                 SettingSource::File { file, line } => {
                     format!("{}:{line}", file.file_name().unwrap().to_string_lossy())
@@ -258,7 +263,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.toml");
         std::fs::write(&path, "_version = 1\n[run.agent]\nmax_turns = 'x'\n").unwrap();
-        let error = effective_settings(&[(path, SettingsFile::Config)], |_| None).unwrap_err();
+        let error =
+            effective_settings(dir.path(), &[(path, SettingsFile::Config)], |_| None).unwrap_err();
         assert!(error.to_string().contains("run.agent.max_turns"), "{error}");
     }
 }

@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use fabro_types::control_files::FABRO_DIR;
 use fabro_types::{Diagnostic, LineIndex, Severity};
 
 /// The largest settings file, goal or schema.
@@ -79,6 +80,39 @@ pub enum ConfigError {
     /// Other users can write the file.
     #[error("other users can write {}, and could use it to run commands as you: run `chmod go-w` on it", .0.display())]
     Writable(PathBuf),
+    /// The file is reached by a link to a file that agents and sandboxed scripts may write.
+    #[error(
+        "{} is a link to {}, which agents may write: replace the link by the file",
+        link.display(), target.display()
+    )]
+    Link {
+        /// The control file.
+        link: PathBuf,
+        /// What it leads to, or a link on the way there.
+        target: PathBuf,
+    },
+    /// The store that was found belongs to another user.
+    #[error(
+        "{} belongs to another user (uid {owner}), who could use it to run commands as you: work in a directory of your own, or name a store with --store",
+        path.display()
+    )]
+    Store {
+        /// The store, or the directory that it is in.
+        path: PathBuf,
+        /// The id of the user.
+        owner: u32,
+    },
+    /// A git repository without settings in a project with settings.
+    #[error(
+        "{} is a git repository inside the project {}, whose settings do not hold here: make {} (fabro init) for settings of its own, or run in {}",
+        repository.display(), project.display(), repository.join(FABRO_DIR).display(), project.display()
+    )]
+    NestedRepository {
+        /// The directory with the `.git`.
+        repository: PathBuf,
+        /// The root of the project.
+        project: PathBuf,
+    },
     /// The path does not name a regular file. With files that it may mean.
     #[error("{} is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", .0.display(), suggest(.1))]
     NotAFile(PathBuf, Vec<String>),

@@ -74,7 +74,7 @@ pub use git::{GitAuthor, GitSettings};
 pub use hooks::{Hook, HookAction, HookEvent, OnHookError};
 pub use locate::{RunFile, Target, load, locate, locate_to_check, workflow_files, workflow_names};
 pub use model::{ModelSettings, ScriptUse};
-pub use owner::check_owner;
+pub use owner::{check_link, check_named_file, check_owner};
 pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};
@@ -85,7 +85,7 @@ pub use settings::{
     user_settings_file,
 };
 pub use spelling::spelled_as_on_disk;
-pub use store_dir::{project_dir, project_dirs, store_dir};
+pub use store_dir::{project_dir, project_dirs, project_root, store_dir};
 pub use telemetry::TelemetrySettings;
 pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport, SearchProvider, WebSearchSettings};
 pub use variables::{MissingVariable, expand_variables};

@@ -11,12 +11,12 @@ use fabro_types::{Span, nearest};
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::model::ModelSettings;
-use crate::owner::check_owner;
+use crate::owner::{check_link, check_owner};
 use crate::reader::{Unsupported, find_span, find_string};
 use crate::run::{RunConfig, parse_as};
 use crate::settings::{RunDefaults, Settings};
 use crate::spelling::spelled_as_on_disk;
-use crate::store_dir::project_dirs;
+use crate::store_dir::{project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
 
 /// Whether a workflow may have this extension.
@@ -147,6 +147,7 @@ fn locate_as(
     unsupported: Unsupported,
 ) -> Result<Target, ConfigError> {
     let path = spelled_as_on_disk(&cwd.join(arg));
+    check_link(&path, project_root(cwd))?;
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => {
             return existing(&path).and_then(|()| by_run_file(&path, home, unsupported));
@@ -219,15 +220,15 @@ fn by_name(
     for folder in project_dirs(cwd).flat_map(workflow_folders) {
         let run_file = folder.join(name).join(RUN_FILES[0]);
         if run_file.is_file() {
-            check_owner(&run_file)?;
+            check_owner(&run_file, project_root(cwd))?;
             let target = by_run_file(&run_file, home, unsupported)?;
-            check_owner(&target.workflow_file)?;
+            check_owner(&target.workflow_file, project_root(cwd))?;
             return Ok(target);
         }
         let inside = folder.join(name).join(WORKFLOW_FILE);
         let beside = folder.join(format!("{name}.{WORKFLOW_EXTENSION}"));
         if let Some(found) = [&inside, &beside].into_iter().find(|file| file.is_file()) {
-            check_owner(found)?;
+            check_owner(found, project_root(cwd))?;
             return Ok(Target { workflow_file: found.clone(), run_file: None });
         }
         tried.extend([run_file, inside, beside]);
@@ -277,7 +278,7 @@ fn is_run_file(path: &Path) -> bool {
 fn workflow_folders(dir: &Path) -> Vec<PathBuf> {
     let setting = |file: &str, name: &str| {
         let file = dir.join(file);
-        check_owner(&file).ok()?;
+        check_owner(&file, project_root(dir)).ok()?;
         Some(find_string(&read_text(&file).ok()?, name))
     };
     let [_, project, older] = SETTINGS_FILES;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fabro_types::control_files::SETTINGS_FILES;
+use fabro_types::control_files::{FABRO_DIR, SETTINGS_FILES};
 use fabro_types::{Diagnostic, ModelInfo, OnFailure, OnUnavailable};
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ use crate::review::SettingsFile;
 use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
-use crate::store_dir::project_dirs;
+use crate::store_dir::{STORE_DIR, project_dir, project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
 use crate::webhooks::{self, Webhook};
 
@@ -225,7 +225,8 @@ pub fn settings_files(cwd: &Path, user_file: Option<&Path>) -> Vec<(PathBuf, Set
 ///
 /// # Errors
 ///
-/// A file that cannot be read, has an error, or that another user owns or can write.
+/// A file that cannot be read, has an error, or that [`check_owner`] refuses; `cwd` is in a git repository without
+/// settings in a project with settings.
 pub fn settings(
     cwd: &Path,
     user_file: Option<&Path>,
@@ -253,10 +254,11 @@ fn settings_as(
     home: Option<&Path>,
     unsupported: Unsupported,
 ) -> Result<(Settings, Vec<Findings>), ConfigError> {
+    refuse_nested_repository(cwd)?;
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     for (path, kind) in settings_files(cwd, user_file) {
-        check_owner(&path)?;
+        check_owner(&path, project_root(cwd))?;
         let text = read_text(&path)?;
         let (mut read, list) = match parse_with(&text, kind.schema(), unsupported) {
             Ok(read) => read,
@@ -275,6 +277,33 @@ fn settings_as(
         }
     }
     Ok((settings, warnings))
+}
+
+/// Refuses a `.git` that hides the settings of the project around it: anything may have created it, and the settings may
+/// ask for a sandbox.
+fn refuse_nested_repository(cwd: &Path) -> Result<(), ConfigError> {
+    let own_files = |dir: &Path| settings_files(dir, None);
+    // A store alone is not a decision for settings of its own: commands create one.
+    let has_more = |dir: &Path| {
+        let mut entries = dir.join(FABRO_DIR).read_dir().into_iter().flatten().flatten();
+        entries.any(|entry| entry.file_name() != STORE_DIR)
+    };
+    let Some(repository) = project_dir(cwd) else { return Ok(()) };
+    let is_repository = repository.join(".git").exists();
+    if !is_repository || has_more(repository) || !own_files(cwd).is_empty() {
+        return Ok(());
+    }
+    let mut above = repository.parent();
+    while let Some(dir) = above
+        && let Some(project) = project_dir(dir)
+    {
+        if !own_files(dir).is_empty() {
+            let [repository, project] = [repository, project].map(Path::to_owned);
+            return Err(ConfigError::NestedRepository { repository, project });
+        }
+        above = project.parent();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -319,6 +348,64 @@ mod tests {
         assert_eq!(only.model.script.as_deref(), Some(Path::new("/home/x/u.json")));
         let (none, _) = settings(&cwd, None, None).unwrap();
         assert_eq!(none, Settings::default());
+    }
+
+    #[test]
+    fn a_repository_in_a_project_has_settings_of_its_own_or_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("project/sub");
+        let cwd = sub.join("deeper");
+        fs::create_dir_all(&cwd).unwrap();
+        let put = |path: &str| {
+            let path = dir.path().join("project").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        };
+        let check = |expect: bool| assert_eq!(settings(&cwd, None, None).is_ok(), expect);
+        put("sub/.git/HEAD");
+        check(true);
+        put(".fabro/state/fabro.db");
+        check(true);
+        fs::write(dir.path().join("project/.fabro/config.toml"), "_version = 1\n").unwrap();
+        let error = settings(&cwd, None, None).unwrap_err().to_string();
+        let error = error.replace(&dir.path().display().to_string(), "DIR");
+        insta::assert_snapshot!(error, @"DIR/project/sub is a git repository inside the project DIR/project, whose settings do not hold here: make DIR/project/sub/.fabro (fabro init) for settings of its own, or run in DIR/project");
+        // Another one, nearer or between them, changes nothing.
+        put("sub/deeper/.git/HEAD");
+        check(false);
+        put("sub/deeper/.fabro/state/fabro.db");
+        check(false);
+        put("sub/deeper/.fabro/workflows/x.fabro");
+        check(true);
+    }
+
+    #[test]
+    fn settings_behind_a_link_that_agents_may_write_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join(".fabro/workflows")).unwrap();
+        fs::write(dir.path().join("settings.toml"), "_version = 1\n").unwrap();
+        let link = |name: &str| {
+            let path = dir.path().join(name);
+            std::os::unix::fs::symlink(dir.path().join("settings.toml"), &path).unwrap();
+            path
+        };
+        let project = link(".fabro/config.toml");
+        let is_link = |error| matches!(error, ConfigError::Link { .. });
+        assert!(is_link(settings(dir.path(), None, None).unwrap_err()));
+        fs::remove_file(project).unwrap();
+        let user = link("user.toml");
+        fs::rename(&user, dir.path().join(".fabro/user.toml")).unwrap();
+        let user = dir.path().join(".fabro/user.toml");
+        assert!(is_link(settings(dir.path(), Some(&user), None).unwrap_err()));
+        settings(dir.path(), None, None).unwrap();
+        // Run files, and workflows by path and by name.
+        let locate = |arg| crate::locate(arg, dir.path(), None).unwrap_err();
+        link("run.toml");
+        assert!(is_link(locate("run.toml")));
+        link("w.fabro");
+        assert!(is_link(locate("w.fabro")));
+        link(".fabro/workflows/x.fabro");
+        assert!(is_link(locate("x")));
     }
 
     #[test]

@@ -2,18 +2,38 @@ use std::path::{Path, PathBuf};
 
 use fabro_types::control_files::FABRO_DIR;
 
-use crate::owner::belongs_to_user;
+use crate::error::ConfigError;
+use crate::owner::{belongs_to_user, check_found_store};
+
+/// The store of a project, in [`FABRO_DIR`].
+pub(crate) const STORE_DIR: &str = "state";
 
 /// Where runs are recorded: `flag` (`--store`), else `env` (the value of `FABRO_STORE`, ignored when
-/// empty), else `.fabro/state` in the [`project_dir`], else in `cwd`. Nothing is created.
+/// empty), else `.fabro/state` in the [`project_root`]. Nothing is created.
 ///
 /// Relative paths are relative to `cwd`.
-pub fn store_dir(cwd: &Path, flag: Option<&Path>, env: Option<&str>) -> PathBuf {
+///
+/// # Errors
+///
+/// A store that neither `flag` nor `env` names belongs to another user, or its `.fabro` does. Root may use the store of
+/// a user in a directory of that user.
+pub fn store_dir(
+    cwd: &Path,
+    flag: Option<&Path>,
+    env: Option<&str>,
+) -> Result<PathBuf, ConfigError> {
     let env = env.filter(|text| !text.is_empty()).map(Path::new);
-    match flag.or(env) {
-        Some(chosen) => cwd.join(chosen),
-        None => project_dir(cwd).unwrap_or(cwd).join(FABRO_DIR).join("state"),
+    if let Some(chosen) = flag.or(env) {
+        return Ok(cwd.join(chosen));
     }
+    let found = project_root(cwd).join(FABRO_DIR).join(STORE_DIR);
+    check_found_store(&found)?;
+    Ok(found)
+}
+
+/// The [`project_dir`] of `cwd`; `cwd` if it is in no project.
+pub fn project_root(cwd: &Path) -> &Path {
+    project_dir(cwd).unwrap_or(cwd)
 }
 
 /// The root of the project that `cwd` is in: the nearest of `cwd` and its ancestors with a `.fabro` that is not empty, or
@@ -30,7 +50,7 @@ pub fn project_dir(cwd: &Path) -> Option<&Path> {
 
 /// The folders from `cwd` up to the root of its project; only `cwd` if it is in no project.
 pub fn project_dirs(cwd: &Path) -> impl Iterator<Item = &Path> {
-    let root = project_dir(cwd).unwrap_or(cwd);
+    let root = project_root(cwd);
     cwd.ancestors().take_while(move |dir| dir.starts_with(root))
 }
 
@@ -53,7 +73,7 @@ mod tests {
         fs::create_dir_all(&cwd).unwrap();
         fs::write(dir.path().join(".git"), "gitdir: elsewhere").unwrap();
         let check = |flag: Option<&str>, env: Option<&str>, expect: PathBuf| {
-            assert_eq!(store_dir(&cwd, flag.map(Path::new), env), expect);
+            assert_eq!(store_dir(&cwd, flag.map(Path::new), env).unwrap(), expect);
         };
         check(Some("flag"), Some("env"), cwd.join("flag"));
         check(Some("/flag"), None, "/flag".into());

@@ -2,13 +2,14 @@
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fabro_events::AnsweredBy;
+use rustix::process::geteuid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -70,7 +71,8 @@ const KEY: usize = 32;
 impl Tokens {
     /// The tokens of these roles for a store. They are made from a random key in the file
     /// [`KEY_FILE`] of its directory, which is created for its owner alone, so that a restart of the
-    /// server ends no login. Who removes the file makes every token invalid at the next start.
+    /// server ends no login. Who removes the file makes every token invalid at the next start. A file that others may
+    /// read or write, or that does not belong to the store's owner, is refused.
     ///
     /// # Errors
     ///
@@ -155,8 +157,16 @@ fn read_key(path: &Path) -> io::Result<Option<([u8; KEY], bool)>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    if !file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if !found.is_file() {
         return Err(invalid("it is not a regular file; remove it"));
+    }
+    let store = fs::metadata(path.parent().unwrap_or(Path::new(".")))?;
+    if ![store.uid(), geteuid().as_raw()].contains(&found.uid()) {
+        return Err(invalid("it does not belong to the owner of the store; remove it"));
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(invalid("other users may read or write it; remove it, which ends all logins"));
     }
     let mut text = String::new();
     file.take(MAX_KEY_FILE).read_to_string(&mut text)?;
@@ -259,6 +269,14 @@ mod tests {
         assert_eq!(tokens(), made);
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let refused = || Tokens::open(dir.path(), &ALL).unwrap_err().to_string();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        assert!(refused().contains("other users may read or write it"), "{}", refused());
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+            assert!(refused().contains("does not belong to the owner of the store"));
+        }
         fs::remove_file(&path).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let error = Tokens::open(dir.path(), &ALL).unwrap_err().to_string();

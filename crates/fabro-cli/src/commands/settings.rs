@@ -2,7 +2,7 @@
 
 use clap_complete::ArgValueCompleter;
 use fabro_config::{
-    EffectiveSetting, SettingSource, SettingsFile, effective_settings, settings_files,
+    EffectiveSetting, SettingSource, SettingsFile, effective_settings, project_root, settings_files,
 };
 use fabro_redact::is_secret_name;
 use fabro_terminal::{Align, Table};
@@ -38,7 +38,8 @@ pub fn settings(args: &SettingsArgs, global: &Global) -> anyhow::Result<Exit> {
         files.extend(target.run_file.map(|file| (file.path, SettingsFile::Run)));
     }
     files.extend(settings_files(&cwd, user_file().as_deref()));
-    let mut found = effective_settings(&files, |name| std::env::var(name).ok())?;
+    let mut found =
+        effective_settings(project_root(&cwd), &files, |name| std::env::var(name).ok())?;
     for setting in &mut found {
         hide(setting);
     }

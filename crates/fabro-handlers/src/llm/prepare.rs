@@ -242,6 +242,9 @@ impl LlmHandler {
         let redactor = &self.agents.redactor;
         let docs =
             if wants_docs { project_docs(work_dir, redactor) } else { ProjectDocs::default() };
+        for reason in &docs.refused {
+            warn(&stage.reporter, "project_docs", format!("not read: {reason}")).await;
+        }
         if !docs.cut.is_empty() {
             let cut = docs.cut.join(", ");
             let warning = format!(
