@@ -110,6 +110,7 @@ mod stage_trees;
 mod start_form;
 mod telemetry;
 mod unread_inputs;
+mod work_dir;
 mod worktree;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fabro_config::GitSettings;
 use fabro_engine::{GraphDefaults, NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes};
-use fabro_events::{Candidate, Event, PauseReason, StageFailure};
+use fabro_events::{Candidate, Event, PauseReason, RunWorktree, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{WORKFLOW_DIR, read_all};
 use fabro_store::{Batch, RunAt, RunStore};
@@ -30,6 +30,7 @@ use crate::run_id::new_run_id;
 use crate::sandbox;
 use crate::secrets::{Variables, without_secrets};
 use crate::services::ServiceBuilder;
+use crate::work_dir::check_work_dir;
 use crate::worktree::new_worktree;
 use crate::{
     Bundle, Gate, Member, RunError, RunSettings, RunSpec, SetupError, read_text, render_goal,
@@ -125,6 +126,7 @@ impl Run {
         let mut warnings = unknown_stages(&settings, &bundle, &plan)?;
         let mut worktree = None;
         let mut work_dir = spec.work_dir;
+        check_work_dir(&work_dir, runs_dir)?;
         if dry_run && !settings.hooks.is_empty() {
             warnings.push("this is a dry run: its hooks are not run".to_owned());
         }
@@ -270,6 +272,13 @@ impl Run {
     /// What is missing, like the error of [`Run::create`]; the log of a sub-workflow is older than its files; or the
     /// store cannot be read.
     pub async fn check_resumed(&mut self) -> Result<(), RunError> {
+        if let Some(created) = &self.state.created {
+            // A worktree is in the store.
+            let repository = |it: &RunWorktree| Path::new(&it.repository).join(&it.prefix);
+            let work_dir = created.worktree.as_ref().map(repository);
+            let work_dir = work_dir.unwrap_or_else(|| PathBuf::from(&created.work_dir));
+            check_work_dir(&work_dir, self.run_dir.parent().unwrap_or(&self.run_dir))?;
+        }
         if self.is_new() || self.dry_run {
             return Ok(());
         }

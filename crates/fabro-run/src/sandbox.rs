@@ -12,6 +12,7 @@ use fabro_sandbox::{
 };
 use fabro_store::{RunStore, Store};
 use fabro_types::RunId;
+use fabro_types::control_files::STORE_FILE;
 
 use crate::lease::with_lease;
 use crate::secrets::{expand_env, text_variables, variable};
@@ -261,11 +262,14 @@ fn refused(settings: &SandboxSettings, error: &SandboxError) -> SetupError {
 /// The record of runs: their directories, the store that these are in, and the stores of the projects that contain the
 /// working directory, which a run that is recorded elsewhere does not see either.
 fn hidden(run_dir: &Path, work_dir: &Path) -> Vec<PathBuf> {
-    let runs = run_dir.parent();
-    let store = runs.and_then(Path::parent).filter(|store| store.join("fabro.db").is_file());
-    let own = store.or(runs).map(Path::to_owned);
+    let own = run_dir.parent().map(|runs| store_of(runs).to_owned());
     let of_projects = work_dir.ancestors().map(|dir| dir.join(".fabro/state"));
     own.into_iter().chain(of_projects.filter(|state| state.is_dir())).collect()
+}
+
+/// The store that a directory of runs is in, or the directory itself if they are recorded elsewhere.
+pub(crate) fn store_of(runs_dir: &Path) -> &Path {
+    runs_dir.parent().filter(|store| store.join(STORE_FILE).is_file()).unwrap_or(runs_dir)
 }
 
 /// A command that runs `/bin/sh` with these arguments in the sandbox of a recorded run, for a person at a terminal or for

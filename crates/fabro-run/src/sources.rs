@@ -6,22 +6,23 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use fabro_config::spelled_as_on_disk;
+use fabro_config::{check_named_file, spelled_as_on_disk};
 use fabro_graph::{MAX_FILE_BYTES, Sources};
 
 /// Reads the files that a workflow names, and collects their texts for the bundle.
 #[derive(Debug)]
 pub struct FileSources {
-    dir: PathBuf,
+    workflow: PathBuf,
     home: Option<PathBuf>,
     texts: Mutex<BTreeMap<String, String>>,
     asked: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl FileSources {
-    /// Paths are relative to `dir`, the directory of the workflow file; `home` replaces `~`.
-    pub fn new(dir: PathBuf, home: Option<PathBuf>) -> Self {
-        Self { dir, home, texts: Mutex::default(), asked: Mutex::default() }
+    /// Paths are relative to the directory of the workflow file; `home` replaces `~`. Files that are less protected than
+    /// the workflow file ([`check_named_file`]) are not read.
+    pub fn new(workflow: PathBuf, home: Option<PathBuf>) -> Self {
+        Self { workflow, home, texts: Mutex::default(), asked: Mutex::default() }
     }
 
     /// The files that were asked for, also those that could not be read.
@@ -39,10 +40,11 @@ impl Sources for FileSources {
     fn read(&self, path: &str) -> Result<String, String> {
         let full = match (path.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),
-            _ => self.dir.join(path),
+            _ => self.workflow.with_file_name("").join(path),
         };
         let full = spelled_as_on_disk(&full);
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(full.clone());
+        check_named_file(&full, &self.workflow).map_err(|error| error.to_string())?;
         let text = without_mark(read_text(&full)?);
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.insert(path.to_owned(), text.clone());
@@ -122,10 +124,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_of_another_user_are_not_read() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of other users");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let [workflow, script] = ["w.fabro", "s.sh"].map(|name| dir.path().join(name));
+        fs::write(&workflow, "").unwrap();
+        fs::write(&script, "true").unwrap();
+        let read = || FileSources::new(workflow.clone(), None).read("s.sh");
+        assert_eq!(read().unwrap(), "true");
+        std::os::unix::fs::chown(&script, Some(12345), None).unwrap();
+        assert!(read().unwrap_err().contains("belongs to another user (uid 12345)"));
+    }
+
+    #[test]
     fn strips_byte_order_marks_and_finds_files_in_either_unicode_normalization() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("re\u{301}sume\u{301}.md"), "\u{feff}Plan.\n").unwrap();
-        let sources = FileSources::new(dir.path().to_owned(), None);
+        let sources = FileSources::new(dir.path().join("w.fabro"), None);
         assert_eq!(sources.read("r\u{e9}sum\u{e9}.md").unwrap(), "Plan.\n");
         assert_eq!(sources.read("other.md").unwrap_err(), "no such file");
         assert_eq!(sources.into_texts()["r\u{e9}sum\u{e9}.md"], "Plan.\n");

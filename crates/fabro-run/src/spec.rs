@@ -41,7 +41,7 @@ impl LoadedWorkflow {
         let source = read_text(file)
             .map_err(|reason| RunError::Unreadable { path: file.to_owned(), reason })?;
         let name = file.file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy());
-        let sources = FileSources::new(workflow_dir(file, cwd), home);
+        let sources = FileSources::new(cwd.join(file), home);
         let shown = file.strip_prefix(cwd).unwrap_or(file).to_string_lossy();
         let mut loaded = Self::validate(&name, &shown, source, &sources, Some(inputs))?;
         loaded.bundle.files = sources.into_texts();
@@ -222,7 +222,7 @@ impl RunSpec {
     }
 }
 
-pub(crate) fn workflow_dir(file: &Path, cwd: &Path) -> PathBuf {
+fn workflow_dir(file: &Path, cwd: &Path) -> PathBuf {
     file.parent().unwrap_or(cwd).to_owned()
 }
 

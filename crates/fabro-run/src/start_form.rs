@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::RunError;
 use crate::sources::FileSources;
 use crate::sources::read_text;
-use crate::spec::workflow_dir;
 use crate::unread_inputs::read_names;
 
 /// What a form that starts a run of a workflow asks for.
@@ -46,7 +45,7 @@ pub fn start_form(
     let source =
         read_text(file).map_err(|reason| RunError::Unreadable { path: file.clone(), reason })?;
     let name = file.file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy());
-    let sources = FileSources::new(workflow_dir(file, cwd), home.map(Path::to_owned));
+    let sources = FileSources::new(cwd.join(file), home.map(Path::to_owned));
     let checked = fabro_validate::check(&name, &source, &sources, None);
     let findings = checked.findings.clone();
     let of_graph = checked

@@ -113,8 +113,7 @@ const LOSSES: [&str; 6] = [
 ];
 
 fn workflow_review(path: &Path, dir: &Path, source: &str) -> SettingsReview {
-    let folder = path.parent().map_or_else(|| dir.to_owned(), Path::to_owned);
-    let sources = FileSources::new(folder, home());
+    let sources = FileSources::new(dir.join(path), home());
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let checked = fabro_validate::check(&name, source, &sources, None);
     let mut findings = checked.findings;

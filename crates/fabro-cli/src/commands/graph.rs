@@ -133,8 +133,7 @@ fn read(workflow: &str, global: &Global) -> anyhow::Result<Workflow> {
     let file = shown(&path, &cwd);
     let mut workflow = Workflow::from_source(&name, &source)
         .map_err(|finding| not_valid(&file, &source, &[finding], global))?;
-    let dir = path.parent().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
-    expand_imports(&mut workflow, &FileSources::new(dir, home()));
+    expand_imports(&mut workflow, &FileSources::new(cwd.join(&path), home()));
     let mut findings = workflow.findings().to_vec();
     workflow.place(&mut findings);
     findings.retain(|finding| finding.severity == Severity::Error);

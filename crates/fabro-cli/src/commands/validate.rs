@@ -241,8 +241,7 @@ fn check(
     report: &mut Report,
 ) {
     let run_file = wanted.run_file.as_ref();
-    let dir = wanted.path.parent().map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
-    let sources = FileSources::new(dir, home.map(Path::to_owned));
+    let sources = FileSources::new(cwd.join(&wanted.path), home.map(Path::to_owned));
     // The inputs of the project are given too.
     let given = run_file.map(|file| {
         let mut given = file.clone();

@@ -12,7 +12,9 @@ use super::remote_sandboxes::Place;
 use super::sandboxes::bubblewrap_works;
 
 /// Control files that do not exist before.
-const PLANTED: [&str; 12] = [
+const PLANTED: [&str; 14] = [
+    "CLAUDE.local.md",
+    "sub/AGENTS.override.md",
     "fabro.toml",
     "sub/fabro.toml",
     "sub/.fabro/config.toml",
@@ -212,6 +214,58 @@ fn planted_instructions_are_contained_remotely() {
                 Some(&place),
             );
         }
+    }
+}
+
+/// A workflow that needs no model.
+const TRUE: &str = "digraph { start -> s -> exit; s [shape=parallelogram, script=\"true\"] }";
+
+#[test]
+fn settings_that_agents_may_write_are_refused() {
+    let files = [("w.fabro", TRUE), ("conf/settings.toml", "_version = 1\n"), (".fabro/x", "")];
+    let project = Project::with(&files);
+    let link = project.path().join(".fabro/config.toml");
+    std::os::unix::fs::symlink("../conf/settings.toml", &link).unwrap();
+    for args in [&["run", "w.fabro"][..], &["validate", "w.fabro"], &["settings"]] {
+        let text = project.run(args);
+        assert!(text.contains("settings.toml, which agents may write"), "{args:?}: {text}");
+    }
+    std::fs::rename(project.path().join("conf/settings.toml"), link).unwrap();
+    assert_eq!(project.exit(&["run", "w.fabro"]), 0);
+}
+
+#[test]
+fn a_repository_in_a_project_does_not_hide_its_settings() {
+    let project = Project::with(&[("sub/w.fabro", TRUE), (".fabro/config.toml", "_version = 1\n")]);
+    let sub = |args: &[&str]| {
+        let output =
+            project.command(args).current_dir(project.path().join("sub")).output().unwrap();
+        (output.status.code(), project.shown(&output))
+    };
+    assert_eq!(sub(&["run", "w.fabro"]).0, Some(0));
+    project.write("sub/.git/HEAD", b"");
+    // The second time a store may be there.
+    for _ in 0..2 {
+        for command in ["run", "validate"] {
+            let (code, text) = sub(&[command, "w.fabro"]);
+            assert!(code != Some(0) && text.contains("whose settings do not hold here"), "{text}");
+        }
+        assert_eq!(sub(&["ps"]).0, Some(0));
+    }
+    assert_eq!(sub(&["init"]).0, Some(0));
+    assert_eq!(sub(&["run", "w.fabro"]).0, Some(0));
+}
+
+#[test]
+fn a_run_does_not_work_in_settings_or_in_its_store() {
+    let project = Project::with(&[("w.fabro", TRUE), (".fabro/config.toml", "_version = 1\n")]);
+    for (dir, args) in
+        [(".fabro", &["run", "../w.fabro"][..]), ("", &["run", "w.fabro", "--store", "."])]
+    {
+        let output = project.command(args).current_dir(project.path().join(dir)).output().unwrap();
+        let text = project.shown(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("which agents may not write"), "{text}");
     }
 }
 
