@@ -23,7 +23,7 @@ use crate::commands::output_tail::last_lines;
 use crate::commands::run_lines::questions;
 use crate::commands::trace;
 use crate::exit::Exit;
-use crate::global::{Global, logins_dir, wrapped};
+use crate::global::{Global, logins_dir, wrapped, wrapped_lines};
 use crate::output;
 use crate::report::driving;
 
@@ -108,7 +108,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         if mode != Mode::Quiet {
             output::stderr(&still_waiting(&result, &waited, global));
         }
-        output::stderr(&message(&result, id, global));
+        output::stderr(&wrapped_lines(&message(&result, id, global)));
         if !std::io::stderr().is_terminal()
             && let Some(cause) = first_cause(&result)
         {
@@ -233,7 +233,7 @@ async fn interrupted(
 
 fn show(text: anyhow::Result<String>, unshown: &mut Vec<String>) {
     match text {
-        Ok(text) => output::stderr(&text),
+        Ok(text) => output::stderr(&wrapped_lines(&text)),
         Err(error) => unshown.push(error.to_string()),
     }
 }

@@ -100,6 +100,11 @@ pub fn wrapped(line: &str) -> String {
     }
 }
 
+/// The same for each line of a text, which ends in a line break unless it is empty.
+pub fn wrapped_lines(text: &str) -> String {
+    text.lines().map(|line| wrapped(line) + "\n").collect()
+}
+
 /// The run that a text means.
 pub async fn find(store: &SqliteStore, text: &str) -> anyhow::Result<RunId> {
     match store.find(text).await {

@@ -38,8 +38,15 @@ pub const SKILL_DIRS: [&str; 2] = [".fabro/skills", ".claude/skills"];
 pub const SKILL_FILE: &str = "SKILL.md";
 
 /// Settings, hooks, MCP servers and instructions that only the agent programs read.
-pub const AGENT_SETTINGS: [&str; 6] =
-    [".claude", ".codex", ".gemini", ".mcp.json", "CLAUDE.local.md", "AGENTS.override.md"];
+pub const AGENT_SETTINGS: [&str; 7] = [
+    ".agents",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".mcp.json",
+    "CLAUDE.local.md",
+    "AGENTS.override.md",
+];
 
 /// The database of a store. A directory with such a file is a store.
 pub const STORE_FILE: &str = "fabro.db";
