@@ -304,7 +304,7 @@ pub(crate) enum AgentFileError {
     Unreadable(#[from] io::Error),
 }
 
-/// Reads a regular file as UTF-8 or UTF-16, replacing invalid bytes; `None` if it does not exist.
+/// Reads a regular file as UTF-8, UTF-16 or UTF-32, replacing invalid bytes; `None` if it does not exist.
 pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, AgentFileError> {
     let about = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -320,14 +320,20 @@ pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, Ag
     Ok(Some(decoded(&fs::read(path)?)))
 }
 
-/// Decodes bytes and removes the byte order mark. UTF-16, as written by Windows shells, is detected by
-/// its mark or by the zero byte of the first character.
+/// Decodes bytes and removes the byte order mark. UTF-16, as written by Windows shells, and UTF-32 are detected by
+/// their mark or by the zero bytes of the first character.
 fn decoded(bytes: &[u8]) -> String {
     let units = |read: fn([u8; 2]) -> u16| {
         let pairs = bytes.chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
         String::from_utf16_lossy(&pairs.collect::<Vec<u16>>())
     };
+    let points = |read: fn([u8; 4]) -> u32| {
+        let points = bytes.as_chunks().0.iter().map(|four| char::from_u32(read(*four)));
+        points.map(|point| point.unwrap_or(char::REPLACEMENT_CHARACTER)).collect::<String>()
+    };
     let text = match bytes {
+        [0xff, 0xfe, 0, 0, ..] | [1..=0x7f, 0, 0, 0, ..] => points(u32::from_le_bytes),
+        [0, 0, 0xfe, 0xff, ..] | [0, 0, 0, 1..=0x7f, ..] => points(u32::from_be_bytes),
         [0xff, 0xfe, ..] | [1..=0x7f, 0, ..] => units(u16::from_le_bytes),
         [0xfe, 0xff, ..] | [0, 1..=0x7f, ..] => units(u16::from_be_bytes),
         _ => String::from_utf8_lossy(bytes).into_owned(),
@@ -340,12 +346,17 @@ mod tests {
     use super::decoded;
 
     #[test]
-    fn decodes_utf_16() {
+    fn decodes_utf_16_and_32() {
         let status = "{\"outcome\": \"failed\", \"failure_reason\": \"größer\"}";
         let utf_16 = |read: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
             format!("{mark}{status}").encode_utf16().flat_map(read).collect()
         };
+        let utf_32 = |read: fn(u32) -> [u8; 4], mark: &str| -> Vec<u8> {
+            format!("{mark}{status}").chars().flat_map(|c| read(c.into())).collect()
+        };
         for mark in ["", "\u{feff}"] {
+            assert_eq!(decoded(&utf_32(u32::to_le_bytes, mark)), status);
+            assert_eq!(decoded(&utf_32(u32::to_be_bytes, mark)), status);
             assert_eq!(decoded(&utf_16(u16::to_le_bytes, mark)), status);
             assert_eq!(decoded(&utf_16(u16::to_be_bytes, mark)), status);
             assert_eq!(decoded(format!("{mark}{status}").as_bytes()), status);

@@ -5,7 +5,7 @@ use fabro_types::{ContextPatch, Status, parse_json};
 use serde_json::Value;
 
 use crate::explain::kind;
-use crate::objects::candidates;
+use crate::objects::{Candidate, candidates};
 use crate::parse::{line_and_column, parse_object};
 
 /// What a response asks of the workflow. Rules: `docs/workflow-language.md`, "Directives".
@@ -50,7 +50,7 @@ pub struct Extracted {
     pub warnings: Vec<Warning>,
     /// The byte range of the object in the text; empty when none parses.
     pub span: Range<usize>,
-    /// A later object, or the only one, that does not parse.
+    /// An object that does not parse, as [`DirectivesObject::unreadable`].
     pub unreadable: Option<Unreadable>,
 }
 
@@ -92,7 +92,8 @@ pub fn extract(text: &str) -> Option<Extracted> {
 pub struct DirectivesObject {
     /// The object and its byte range in the text.
     pub object: Option<(Range<usize>, Value)>,
-    /// A later object, or the only one, that does not parse.
+    /// The last object that does not parse, if it is the only one or comes later; or earlier, if it has the
+    /// key `outcome` and no object after it has.
     pub unreadable: Option<Unreadable>,
 }
 
@@ -100,47 +101,75 @@ pub struct DirectivesObject {
 const OUTCOME: u8 = 1;
 const OTHER: u8 = 2;
 
-/// Finds the object with the directives of a text.
-pub fn directives_object(text: &str) -> DirectivesObject {
+/// What may be an object with directives, in order: also what is no JSON, but gives `outcome` a value.
+pub(crate) fn directive_candidates(text: &str) -> Vec<Candidate> {
     let bits = |key: &str| match key {
         "outcome" => OUTCOME,
         key if FIELDS.contains(&key) => OTHER,
         _ => 0,
     };
+    candidates(text, bits, Some(("outcome", OUTCOME)))
+}
+
+impl Candidate {
+    /// Whether it says how the stage ended, as far as that can be seen without parsing it.
+    pub(crate) fn states_outcome(&self) -> bool {
+        self.keys & OUTCOME != 0
+    }
+}
+
+/// Finds the object with the directives of a text.
+pub fn directives_object(text: &str) -> DirectivesObject {
+    let mut found = None;
     let mut unreadable = None;
-    for candidate in candidates(text, bits).into_iter().rev() {
+    // The last candidate with an outcome was seen.
+    let mut is_settled = false;
+    for candidate in directive_candidates(text).into_iter().rev() {
+        if is_settled && found.is_some() {
+            break;
+        }
+        let mut states_outcome = candidate.states_outcome();
         match parse_object(text, &candidate, parse_json) {
             Ok(object) if FIELDS.iter().any(|field| object.get(field).is_some()) => {
-                return DirectivesObject { object: Some((candidate.range, object)), unreadable };
+                states_outcome = object.get("outcome").is_some() || status(&object).is_some();
+                found.get_or_insert((candidate.range, object));
             }
-            Err(broken) if candidate.keys != 0 && unreadable.is_none() => {
-                let (line, column) = line_and_column(text, broken.at);
-                unreadable = Some(Unreadable {
-                    states_outcome: candidate.keys & OUTCOME != 0,
-                    line,
-                    column,
-                    message: broken.message,
-                    start: candidate.range.start,
-                });
+            Err(broken)
+                if !is_settled
+                    && candidate.keys != 0
+                    && (states_outcome || found.is_none() && unreadable.is_none()) =>
+            {
+                unreadable = Some((states_outcome, candidate.range.start, broken));
             }
             _ => {}
         }
+        is_settled |= states_outcome;
     }
-    DirectivesObject { object: None, unreadable }
+    let unreadable = unreadable.map(|(states_outcome, start, broken)| {
+        let (line, column) = line_and_column(text, broken.at);
+        Unreadable { states_outcome, line, column, message: broken.message, start }
+    });
+    DirectivesObject { object: found, unreadable }
+}
+
+/// The `status` of an object, which is read where it has no `outcome`.
+fn status(object: &Value) -> Option<Status> {
+    Status::parse_loosely(object.get("status")?.as_str()?)
 }
 
 impl Directives {
     /// Reads the directives of an object, with warnings for what could not be read.
     pub fn read(mut object: Value) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
+        let status = status(&object);
         let mut take =
             |field: &'static str| object.get_mut(field).map(|value| (field, value.take()));
         let outcome = take("outcome").and_then(|field| text(field, &mut warnings)).map(|word| {
             Status::parse(&word).map_or(OutcomeWord::Custom(word), OutcomeWord::Status)
         });
         let outcome = outcome.or_else(|| {
-            let (field, value) = take("status")?;
-            let status = Status::parse_loosely(value.as_str()?)?;
+            let status = status?;
+            let field = "status";
             let message = "`status` is read as `outcome`, which is absent".to_owned();
             warnings.push(Warning { field, message });
             Some(OutcomeWord::Status(status))

@@ -1,5 +1,8 @@
 use std::ops::Range;
 
+use fabro_types::Status;
+use memchr::memmem;
+
 /// The JSON objects of a text: the outermost balanced `{…}` that start like one, in order.
 ///
 /// A brace inside a string (`"…"` with `\` escapes) is text. A `{` that is never closed is text
@@ -12,7 +15,7 @@ use std::ops::Range;
 /// Takes time in proportion to the text and 8 bytes of memory a `{`. Only the last 4 GiB of a
 /// longer text are looked at.
 pub fn json_objects(text: &str) -> impl DoubleEndedIterator<Item = (Range<usize>, &str)> {
-    let objects = candidates(text, |_| 0).into_iter();
+    let objects = candidates(text, |_| 0, None).into_iter();
     objects
         .filter(Candidate::is_object)
         .map(|candidate| (candidate.range.clone(), &text[candidate.range]))
@@ -38,11 +41,22 @@ impl Candidate {
     }
 }
 
+/// A key that is recognised in other notations than JSON's too, with its bits.
+pub(crate) type LooseKey = (&'static str, u8);
+
+/// The bit for braces that begin with the loose key.
+const BEGINS: u8 = 0x80;
+
 /// The [`json_objects`], and with them what a model may have meant as one: balanced braces that do
-/// not start like an object, and objects that break off, if they have a key for which `bits` is not 0.
-pub(crate) fn candidates(text: &str, bits: impl Fn(&str) -> u8) -> Vec<Candidate> {
+/// not start like an object, and objects that break off, if they have a key for which `bits` is not 0,
+/// or the `loose` one.
+pub(crate) fn candidates(
+    text: &str,
+    bits: impl Fn(&str) -> u8,
+    loose: Option<LooseKey>,
+) -> Vec<Candidate> {
     let skipped = text.ceil_char_boundary(text.len().saturating_sub(u32::MAX as usize));
-    let mut found = outermost(&text[skipped..], bits);
+    let mut found = outermost(&text[skipped..], bits, loose);
     for candidate in &mut found {
         candidate.range.start += skipped;
         candidate.range.end += skipped;
@@ -108,9 +122,9 @@ impl Phase {
 }
 
 /// `text` has at most `u32::MAX` bytes, so every offset and every count of braces fits.
-fn outermost(text: &str, bits: impl Fn(&str) -> u8) -> Vec<Candidate> {
+fn outermost(text: &str, bits: impl Fn(&str) -> u8, loose: Option<LooseKey>) -> Vec<Candidate> {
     let bytes = text.as_bytes();
-    let phases = pair_braces(text, bits);
+    let phases = pair_braces(text, bits, loose);
     let mut next = [0, 0];
     let mut hidden_to = [0, 0];
     let mut broken_off = [false, false];
@@ -129,6 +143,8 @@ fn outermost(text: &str, bits: impl Fn(&str) -> u8) -> Vec<Candidate> {
         let like_object = starts_like_object(&bytes[at as usize + 1..]);
         let is_part = broken_off[phase] && is_value(&bytes[..at as usize]);
         let keys = if is_part { 0 } else { phases[phase].keys(at) };
+        let begins = keys & BEGINS != 0;
+        let keys = keys & !BEGINS;
         let closed = end != 0;
         if !closed {
             broken_off[phase] |= like_object;
@@ -138,20 +154,33 @@ fn outermost(text: &str, bits: impl Fn(&str) -> u8) -> Vec<Candidate> {
             hidden_to = hidden_to.map(|hidden| hidden.max(end));
         }
         let is_object = closed && like_object && !is_part;
-        if is_object || keys != 0 && (closed || like_object) {
+        if is_object || keys != 0 && (closed || like_object || begins) {
             let range = at as usize..if closed { end as usize } else { bytes.len() };
             found.push(Candidate { range, closed, like_object, keys });
         }
     }
 }
 
-fn pair_braces(text: &str, bits: impl Fn(&str) -> u8) -> [Phase; 2] {
+fn pair_braces(text: &str, bits: impl Fn(&str) -> u8, loose: Option<LooseKey>) -> [Phase; 2] {
     let bytes = text.as_bytes();
     let mut phases = [Phase::default(), Phase::default()];
     let mut phase = 0;
+    let mut loose_keys = loose.into_iter().flat_map(|(name, own)| {
+        let found = memmem::find_iter(bytes, name);
+        found.filter_map(move |at| Some((at, own, read_loose(text, at, name)?)))
+    });
+    let mut loose_key = loose_keys.next();
     // One past the quotation mark before; a mark that `\` escapes is none.
     let mut string = 0;
-    for at in memchr::memchr3_iter(b'"', b'{', b'}', bytes) {
+    for at in memchr::memchr3_iter(b'"', b'{', b'}', bytes).chain([bytes.len()]) {
+        while let Some((_, own, read)) = loose_key.take_if(|(key, ..)| *key < at) {
+            let outside = phase ^ usize::from(read.in_string);
+            phases[outside].mark(own | if read.begins { BEGINS } else { 0 });
+            loose_key = loose_keys.next();
+        }
+        if at == bytes.len() {
+            break;
+        }
         match bytes[at] {
             b'{' => phases[phase].open(at as u32),
             b'}' => phases[phase].close(at as u32 + 1),
@@ -172,6 +201,47 @@ fn pair_braces(text: &str, bits: impl Fn(&str) -> u8) -> [Phase; 2] {
     }
     phases.map(Phase::finish)
 }
+
+/// How a key is written that may be meant as one of JSON.
+struct Loose {
+    /// It is between quotation marks of JSON.
+    in_string: bool,
+    /// It follows the brace.
+    begins: bool,
+}
+
+/// Reads a key in another notation than JSON's: without quotation marks or with others, or with `=` or
+/// nothing in the place of the colon. Its value is in quotation marks, or is a status.
+fn read_loose(text: &str, at: usize, name: &str) -> Option<Loose> {
+    let (before, after) = (&text[..at], &text[at + name.len()..]);
+    let mark = before.chars().next_back().filter(|last| QUOTATION_MARKS.contains(last));
+    let before = before[..at - mark.map_or(0, char::len_utf8)].trim_ascii_end();
+    let begins = before.ends_with('{');
+    if !begins && !before.ends_with(',') {
+        return None;
+    }
+    let after = match mark {
+        Some(_) => after.strip_prefix(QUOTATION_MARKS)?,
+        None => after,
+    };
+    let after = after.trim_ascii_start();
+    let separated = after.strip_prefix([':', '：']).or_else(|| {
+        let value = after.strip_prefix('=').filter(|_| mark.is_some())?;
+        Some(value.strip_prefix('>').unwrap_or(value))
+    });
+    let value = separated.map_or(after, str::trim_ascii_start);
+    let is_word = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let is_status = || {
+        let word = value.split(|c| !is_word(c)).next().unwrap_or_default();
+        separated.is_some() && Status::parse_loosely(word).is_some()
+    };
+    let has_value = value.starts_with(QUOTATION_MARKS) && (separated.is_some() || mark.is_some());
+    (has_value || is_status()).then_some(Loose { in_string: mark == Some('"'), begins })
+}
+
+/// Marks around strings: of JSON, of other languages, of word processors.
+const QUOTATION_MARKS: [char; 14] =
+    ['"', '\'', '`', '“', '”', '„', '‟', '‘', '’', '‚', '«', '»', '″', '＂'];
 
 /// Whether what follows a string makes it a key. Spaces in between are few in what is meant as
 /// JSON, and looking no further keeps the pass linear.

@@ -148,6 +148,71 @@ fn an_invalid_object_is_reported_with_line_and_column() {
 }
 
 #[test]
+fn a_later_object_without_an_outcome_does_not_hide_a_broken_one() {
+    let broken = r#"{"outcome":"failed",}"#;
+    let unreadable = "unreadable outcome 1:21 trailing comma";
+    check(&format!(r#"{broken} {{"context_updates":{{"a":1}}}}"#), &format!("a = 1; {unreadable}"));
+    check(
+        &format!(r#"{broken} {{"preferred_next_label":fix}} {{"failure_reason":"x"}}"#),
+        &format!("because x; {unreadable}"),
+    );
+    check(
+        &format!(r#"{broken} {{"failure_reason":"x","status":"succeeded"}}"#),
+        "succeeded; because x; `status` is read as `outcome`, which is absent",
+    );
+    let after = r#"{"preferred_next_label":a,} {"context_updates":{}}"#;
+    check(after, "");
+    let invalid =
+        |text: &str| matches!(super::check(text, Expected::Routing), Checked::Invalid { .. });
+    assert!(invalid(&format!(r#"{broken} {{"context_updates":{{"a":1}}}}"#)));
+    assert!(!invalid(&format!(r#"{broken} {{"outcome":"succeeded"}}"#)));
+    assert!(!invalid(after));
+}
+
+#[test]
+fn an_outcome_in_another_notation_is_reported() {
+    let reported = |text: &str| {
+        let unreadable = extract(text).and_then(|found| found.unreadable);
+        let invalid = matches!(super::check(text, Expected::Routing), Checked::Invalid { .. });
+        assert_eq!(unreadable.is_some(), invalid, "{text}");
+        unreadable.is_some_and(|it| it.states_outcome)
+    };
+    for text in [
+        "{'outcome':'failed','failure_reason':'x'}",
+        "Done. {outcome:\"failed\"}",
+        "{ outcome: failed }",
+        "{\u{201c}outcome\u{201d}: \u{201c}failed\u{201d}}",
+        "{\u{201c}outcome\u{201d}\u{ff1a}\u{201c}failed\u{201d}}",
+        r#"{"outcome" "failed"}"#,
+        r#"{"outcome"="failed"}"#,
+        r#"{"outcome" => "failed"}"#,
+        r#"a 5" pipe: {"failure_reason":"x", "outcome"="failed"}"#,
+        "{\n  'failure_reason': 'x',\n  'outcome': 'failed'\n}",
+        "{'outcome': 'failed', 'failure_reason': 'a 5\" pipe'}",
+        "{'outcome': 'failed', 'failure_rea",
+        "{\"outcome\":\"succeeded\"} no: {'outcome':'failed'}",
+        "{'outcome':'failed'} {\"context_updates\":{}}",
+    ] {
+        assert!(reported(text), "{text}");
+    }
+    for text in [
+        "outcome: 'failed', \"outcome\" \"failed\"",
+        "{the outcome: 'failed'}",
+        "{outcomes: 'failed'}",
+        "{outcome}, {outcome:?} and {outcome: Outcome}",
+        "let Done { outcome, failure_reason } = done;",
+        "if red { outcome = \"failed\"; }",
+        "fn f() { return { outcome: 'failed' } }",
+        "{'result': {'outcome': 'failed'}}",
+        r#"{"failure_reason":"{outcome:'failed'}"}"#,
+        r#"["outcome" "failed"] {"a": ["outcome" "failed"]}"#,
+        r#"{'outcome':'failed'} {"outcome":"succeeded"}"#,
+    ] {
+        assert!(!reported(text), "{text}");
+    }
+}
+
+#[test]
 fn braces_and_quotes_in_prose_hide_nothing() {
     check(r#"use {braces like this and then {"outcome":"failed"}"#, "failed");
     check(r#"a 5" pipe, then {"outcome":"failed"}"#, "failed");
@@ -183,8 +248,25 @@ fn wrong_types_are_ignored_field_by_field() {
 #[test]
 fn hostile_texts_end() {
     let mega = 1 << 20;
-    for piece in ["{", "}", "\"", "\\", "\\\"", "{\"a\":", "{}", "{\"a\":[{},", "[", "{ ", "{\""] {
-        assert_eq!(extract(&piece.repeat(mega / piece.len())), None, "{piece}");
+    for piece in [
+        "{outcome:'",
+        "{'outcome'",
+        ",\"outcome\" ",
+        "outcome ",
+        "{",
+        "}",
+        "\"",
+        "\\",
+        "\\\"",
+        "{\"a\":",
+        "{}",
+        "{\"a\":[{},",
+        "[",
+        "{ ",
+        "{\"",
+    ] {
+        let found = extract(&piece.repeat(mega / piece.len()));
+        assert!(found.is_none_or(|found| found.directives == Directives::default()), "{piece}");
     }
     for piece in
         ["{\"outcome\":", "{\"outcome\":\n},", "{\"outcome\":\"\n\"\u{1}", "\"outcome\":\u{1}"]
@@ -285,6 +367,21 @@ proptest! {
             found.unreadable.is_some() || stated != Some(OutcomeWord::Status(fabro_types::Status::Succeeded)),
             "{text}"
         );
+    }
+
+    /// So is one that is no JSON, with any quotation marks, separators and spaces.
+    #[test]
+    fn a_failure_in_another_notation_is_never_ignored(
+        prose in "[^{}]{0,40}",
+        marks in proptest::sample::select(vec![("'", "'"), ("", ""), ("“", "”"), ("`", "`"), ("\"", "\"")]),
+        separator in proptest::sample::select(vec![":", " : ", ":\n"]),
+        rest in proptest::sample::select(vec!["", ", \"a\": 1", ", 'b': {}", ", \"c"]),
+        later in proptest::sample::select(vec!["", "{\"context_updates\":{}}", "}"]),
+    ) {
+        let (open, close) = marks;
+        let text = format!("{prose}{{{open}outcome{close}{separator}'failed'{rest}}} {later}");
+        let found = extract(&text).unwrap();
+        prop_assert!(found.unreadable.is_some_and(|it| it.states_outcome), "{text}");
     }
 
     #[test]

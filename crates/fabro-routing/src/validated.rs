@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use fabro_types::excerpt;
 use serde_json::{Map, Value};
 
-use crate::directives::FIELDS;
+use crate::directives::{FIELDS, directive_candidates};
 use crate::explain::{Problem, kind, place};
 use crate::objects::{Candidate, candidates};
 use crate::parse::{as_written, line_and_column, parse_object, with_all_digits};
@@ -43,7 +43,8 @@ pub enum Checked {
 ///
 /// - Routing: the last outermost object that parses and has a field of [`FIELDS`]. Every field has
 ///   to be of its type; any word is an outcome here. An object that does not parse, or breaks off,
-///   but has such a field of its own is a wrong answer when it comes last, not a missing one.
+///   but has such a field of its own is a wrong answer when it comes last, not a missing one; one
+///   with `outcome` also when no later object has it.
 /// - A schema: the last outermost object that parses. When the schema's `type` allows anything but
 ///   an object, the whole text, or else the last fenced block that is JSON, comes first. An object
 ///   that does not parse is a wrong answer when it comes last and has a key of the schema's
@@ -123,22 +124,26 @@ impl Checked {
 }
 
 fn routing(text: &str) -> Checked {
-    let is_field = |key: &str| FIELDS.contains(&key).into();
-    for candidate in candidates(text, is_field).into_iter().rev() {
+    let mut found = None;
+    for candidate in directive_candidates(text).into_iter().rev() {
+        let states_outcome = candidate.states_outcome();
         match parse(text, &candidate) {
             Ok(fields) if FIELDS.iter().any(|field| fields.contains_key(*field)) => {
-                let problems = wrong_types(&fields);
-                let source = &text[candidate.range.clone()];
-                let value = with_all_digits(source).unwrap_or(Value::Object(fields));
-                return valid_unless(problems, value);
+                found.get_or_insert((candidate.range, fields));
+                if states_outcome {
+                    break;
+                }
             }
-            Err(problem) if candidate.keys != 0 => {
+            Err(problem) if states_outcome || candidate.keys != 0 && found.is_none() => {
                 return Checked::Invalid { problems: vec![problem] };
             }
             _ => {}
         }
     }
-    Checked::Missing
+    let Some((range, fields)) = found else { return Checked::Missing };
+    let problems = wrong_types(&fields);
+    let value = with_all_digits(&text[range]).unwrap_or(Value::Object(fields));
+    valid_unless(problems, value)
 }
 
 fn custom(text: &str, schema: &Schema) -> Checked {
@@ -150,7 +155,7 @@ fn custom(text: &str, schema: &Schema) -> Checked {
     let properties = schema.properties();
     let is_property = |key: &str| properties.is_some_and(|known| known.contains_key(key)).into();
     let mut broken = None;
-    for candidate in candidates(text, is_property).into_iter().rev() {
+    for candidate in candidates(text, is_property, None).into_iter().rev() {
         match parse(text, &candidate) {
             Ok(fields) => {
                 let source = &text[candidate.range.clone()];

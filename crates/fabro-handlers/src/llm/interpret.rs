@@ -12,6 +12,7 @@ use fabro_types::{Failure, FailureClass, Outcome, Status, Usage};
 use serde_json::Value;
 
 use crate::common::preview;
+use crate::files::AgentStatus;
 
 /// The answer to a stage's request.
 #[derive(Clone, Debug, Default)]
@@ -50,10 +51,10 @@ pub struct AgentFile {
 }
 
 impl AgentFile {
-    /// Whether the whole file looks like an object. Braces inside other files, such as source code, need
-    /// not be JSON.
-    fn is_object(&self) -> bool {
-        self.text.trim_start().starts_with(['{', '`'])
+    /// Whether it is there for directives, or the whole of it looks like an object. Braces inside other files, such
+    /// as source code, need not be JSON.
+    fn is_for_directives(&self) -> bool {
+        self.name == AgentStatus::NAME || self.text.trim_start().starts_with(['{', '`'])
     }
 }
 
@@ -196,7 +197,7 @@ impl Reply {
     fn directives(&self, notices: &mut Vec<EventBody>) -> Result<Option<Value>, String> {
         let files = self.contents().iter().map(|file| {
             let DirectivesObject { object, unreadable } = directives_object(&file.text);
-            let unreadable = unreadable.filter(|_| file.is_object());
+            let unreadable = unreadable.filter(|_| file.is_for_directives());
             (&*file.name, DirectivesObject { object, unreadable })
         });
         let answer = std::iter::once_with(|| ("the answer", directives_object(&self.text)));
@@ -451,7 +452,8 @@ mod tests {
             none(),
             "failed -, 1 notices",
         );
-        check_reply("", &format!("{broken} {label}"), none(), "succeeded fix, 0 notices");
+        check_reply("", &format!("{broken} {label}"), none(), "failed -, 1 notices");
+        check_reply("", "{'outcome':'failed'}", none(), "failed -, 1 notices");
         check_reply(
             "",
             &format!(r#"{label} {{"suggested_next_ids": [a]}}"#),
@@ -461,7 +463,9 @@ mod tests {
         check_reply("", r#"{"suggested_next_ids": [a]}"#, file(label), "succeeded fix, 1 notices");
         check_reply("", broken, file(label), "failed -, 1 notices");
         check_reply("", "Done.", file(broken), "failed -, 1 notices");
-        check_reply("", "Done.", file(&format!("result = {broken}")), "succeeded -, 0 notices");
+        check_reply("", "Done.", file(&format!("result = {broken}")), "failed -, 1 notices");
+        let code = AgentFile { name: "a.py".to_owned(), text: format!("result = {broken}") };
+        check_reply("", "Done.", AgentFiles::Contents(vec![code]), "succeeded -, 0 notices");
         check_reply(routing, broken, none(), "The JSON in your answer is not valid:");
         check_reply("", " \n", none(), "failed -, 0 notices");
         check_reply("", "", file("Done."), "failed -, 0 notices");
