@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use crate::ExecError;
 use crate::control::{ControlFiles, Entry, Scope};
-use crate::guard::check;
 
 /// How the name of such a file begins; a hash of its scope follows.
 const PREFIX: &str = "control-files-";
@@ -41,13 +40,12 @@ impl Drop for BaselineFile {
     }
 }
 
-/// Renames control files that scripts of a killed process have created, and returns a line for each of them. The
-/// scripts must have ended. `state_dir` is that of the sandbox. This blocks the thread.
-///
-/// # Errors
-///
-/// The working directory cannot be searched, or a file not be renamed. The next call tries it again.
-pub fn rename_left_control_files(state_dir: &Path) -> Result<String, ExecError> {
+/// Calls `check` with each baseline that a killed process has left in this directory, and removes the file if that
+/// succeeds. Returns what `check` returned.
+pub(crate) fn check_left(
+    state_dir: &Path,
+    check: impl Fn(&Scope, &ControlFiles) -> Result<String, ExecError>,
+) -> Result<String, ExecError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ExecError::Log { path, source }
@@ -71,7 +69,7 @@ pub fn rename_left_control_files(state_dir: &Path) -> Result<String, ExecError> 
                 source: None,
             });
         };
-        renamed.push_str(&check(&scope, &files).result()?);
+        renamed.push_str(&check(&scope, &files)?);
         fs::remove_file(&path).map_err(failed(&path))?;
     }
     Ok(renamed)
@@ -144,24 +142,5 @@ mod tests {
         for end in 0..text.len() - 1 {
             assert_eq!(decoded(&text[..end]), None, "{end}");
         }
-    }
-
-    #[test]
-    fn new_control_files_of_a_killed_process_are_renamed() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("work");
-        let state = dir.path().join("state");
-        assert_eq!(rename_left_control_files(&state).unwrap(), "");
-        fs::create_dir(&root).unwrap();
-        fs::write(root.join("AGENTS.md"), "of the user").unwrap();
-        let scope = Scope { root: root.clone(), skipped: BTreeSet::new() };
-        let files = scope.control_files().0;
-        std::mem::forget(BaselineFile::write(&state, &scope, &files).unwrap());
-        fs::write(root.join("fabro.toml"), "of a script").unwrap();
-        let renamed = rename_left_control_files(&state).unwrap();
-        assert!(renamed.contains("renamed to fabro.toml.from-sandbox\n"), "{renamed}");
-        assert!(root.join("AGENTS.md").exists() && !root.join("fabro.toml").exists());
-        fs::write(root.join("fabro.toml"), "of the user").unwrap();
-        assert_eq!(rename_left_control_files(&state).unwrap(), "", "only once");
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,6 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::cgroup;
-use crate::leftovers::server_started;
 use crate::proc::{clock_ticks, group_runs};
 use crate::record::Record;
 
@@ -24,6 +23,15 @@ static CHILDREN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 /// The leaders of groups; none is started while this is held.
 pub(crate) fn children() -> MutexGuard<'static, BTreeSet<i32>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Marks of servers, each with the leader of its process group once it runs. They outlive agents, and do not prevent
+/// the agents' orphans from being killed.
+static SERVERS: Mutex<BTreeMap<String, Option<i32>>> = Mutex::new(BTreeMap::new());
+
+/// The marks of servers.
+pub(crate) fn servers() -> MutexGuard<'static, BTreeMap<String, Option<i32>>> {
+    SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A child of this process that leads a process group. It does not count as an orphan while this exists.
@@ -120,7 +128,11 @@ impl Group {
         let command = command.process_group(0);
         let spawn = || if trusted { command.spawn() } else { spawn_untrusted(command) };
         let (child, leader) = GroupLeader::spawn(spawn, Child::id)?;
-        server_started(env, leader.0);
+        if let Some((_, mark)) = env.iter().rev().find(|(name, _)| name == cgroup::MARK)
+            && let Some(server) = servers().get_mut(mark)
+        {
+            *server = Some(leader.0);
+        }
         let id = Pid::from_raw(leader.0).expect("the id of a child is above 0");
         if let Some(dir) = cgroup {
             cgroup::enter(&dir, leader.0);

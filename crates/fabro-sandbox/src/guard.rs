@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
 use rustix::io::Errno;
 
 use crate::ExecError;
-use crate::baseline::BaselineFile;
+use crate::baseline::{BaselineFile, check_left};
 use crate::control::{ControlFiles, Scope};
 use crate::files::beneath;
 use crate::log::{OutputChannel, OutputSink};
@@ -135,6 +135,16 @@ pub(crate) fn check_again(scope: Scope) -> Check {
     let guarded = Guarded::of(scope);
     let mut state = guarded.state();
     guarded.check(&mut state)
+}
+
+/// Renames control files that scripts of a killed process have created, and returns a line for each of them. The
+/// scripts must have ended. `state_dir` is that of the sandbox. This blocks the thread.
+///
+/// # Errors
+///
+/// The working directory cannot be searched, or a file not be renamed. The next call tries it again.
+pub fn rename_left_control_files(state_dir: &Path) -> Result<String, ExecError> {
+    check_left(state_dir, |scope, files| check(scope, files).result())
 }
 
 /// What a check found.
@@ -357,5 +367,24 @@ mod tests {
         assert!(check_again(scope.clone()).error.is_some());
         fs::remove_file(ground.root.join(name)).unwrap();
         assert_eq!(renamed(check_again(scope)), "");
+    }
+
+    #[test]
+    fn new_control_files_of_a_killed_process_are_renamed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("work");
+        let state = dir.path().join("state");
+        assert_eq!(rename_left_control_files(&state).unwrap(), "");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("AGENTS.md"), "of the user").unwrap();
+        let scope = Scope { root: root.clone(), skipped: BTreeSet::new() };
+        let files = scope.control_files().0;
+        std::mem::forget(BaselineFile::write(&state, &scope, &files).unwrap());
+        fs::write(root.join("fabro.toml"), "of a script").unwrap();
+        let renamed = rename_left_control_files(&state).unwrap();
+        assert!(renamed.contains("renamed to fabro.toml.from-sandbox\n"), "{renamed}");
+        assert!(root.join("AGENTS.md").exists() && !root.join("fabro.toml").exists());
+        fs::write(root.join("fabro.toml"), "of the user").unwrap();
+        assert_eq!(rename_left_control_files(&state).unwrap(), "", "only once");
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -78,14 +78,10 @@ pub struct Mark {
 }
 
 /// The marks that exist.
-static LIVE: Mutex<LiveMarks> =
-    Mutex::new(LiveMarks { values: BTreeSet::new(), servers: BTreeMap::new(), since: 0 });
+static LIVE: Mutex<LiveMarks> = Mutex::new(LiveMarks { values: BTreeSet::new(), since: 0 });
 
 struct LiveMarks {
     values: BTreeSet<String>,
-    /// Marks of servers, each with the leader of its process group once it runs. They outlive agents, and do not prevent
-    /// the agents' orphans from being killed.
-    servers: BTreeMap<String, Option<i32>>,
     /// When the first of them was created after there had been none, as the start times of processes are
     /// given.
     since: u64,
@@ -107,17 +103,9 @@ impl LiveMarks {
     /// times since its start.
     fn remove(&mut self, value: &str, server_since: Option<u64>) -> Option<OrphanTimes> {
         self.values.remove(value);
-        self.servers.remove(value);
+        group::servers().remove(value);
         let since = server_since.unwrap_or(self.since);
         self.values.is_empty().then(|| OrphanTimes { since, until: clock_ticks() })
-    }
-}
-
-/// Notes the leader of the process group of a server, which is known by its mark among these variables.
-pub(crate) fn server_started(env: &[(String, String)], leader: i32) {
-    let Some((_, mark)) = env.iter().rev().find(|(name, _)| name == cgroup::MARK) else { return };
-    if let Some(server) = LiveMarks::lock().servers.get_mut(mark) {
-        *server = Some(leader);
     }
 }
 
@@ -144,7 +132,7 @@ impl Mark {
     /// A mark for a server that several agents use in turn. It does not prevent their leftovers from being killed.
     pub fn of_server() -> Self {
         let value = Self::unique();
-        LiveMarks::lock().servers.insert(value.clone(), None);
+        group::servers().insert(value.clone(), None);
         Self { value, server_since: Some(clock_ticks()) }
     }
 
@@ -330,7 +318,7 @@ impl OrphanTimes {
         let with_scripts = group::scripts_since(self.since);
         (
             self.since..=until,
-            Others { live: live.values.clone(), servers: live.servers.clone(), with_scripts },
+            Others { live: live.values.clone(), servers: group::servers().clone(), with_scripts },
         )
     }
 }

@@ -91,7 +91,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-pub use baseline::rename_left_control_files;
 pub use bwrap::BwrapSettings;
 pub use descriptors::{is_exhausted, raise_descriptor_limit, stages_within_limit};
 pub use environment::agent_env;
@@ -102,6 +101,7 @@ pub use files::{
     Entry, FileError, FileHashes, FileInfo, FileKind, Files, InSandbox, KnownFiles, LocalFiles,
     MemoryFiles, ReadFirst, WithValues,
 };
+pub use guard::rename_left_control_files;
 pub use leftovers::{Mark, end_leftovers, marks_ended};
 pub use local::LocalExec;
 pub use marked::MarkedExec;
