@@ -23,7 +23,7 @@ pub(super) fn work(model: Model) -> Work {
     ];
     Work {
         workflow: "agents.fabro",
-        args: &["--model", "scripted"],
+        args: &["--model", "default"],
         files: files.into(),
         model: Some(model),
         is_repository: false,
