@@ -182,12 +182,13 @@ const LEAST_DRY_RUNS: usize = 95;
 
 /// Walks through every workflow without executing anything.
 fn dry_runs(corpus: &Path, fabro: &Path, files: &[String]) -> Result<Vec<DryRun>> {
-    let store = tempfile::tempdir().context("make a directory for a store")?;
+    let dir = tempfile::tempdir().context("make a directory for the runs")?;
+    let store = dir.path().join("store");
     let mut runs = Vec::new();
     for file in files {
         let mut command = Command::new(fabro);
-        command.args(["run", "--dry-run", "--goal", "a goal", "--store"]).arg(store.path());
-        command.arg(fs::canonicalize(corpus.join(file))?).current_dir(store.path());
+        command.args(["run", "--dry-run", "--goal", "a goal", "--store"]).arg(&store);
+        command.arg(fs::canonicalize(corpus.join(file))?).current_dir(dir.path());
         let output = command.stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("start {}", fabro.display()))?;
         let printed = String::from_utf8_lossy(&output.stderr);
