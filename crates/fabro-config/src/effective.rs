@@ -86,8 +86,8 @@ const ENTRY_TABLES: [&str; 2] = ["run.inputs", "run.sandbox.env"];
 const DEPENDENT: [(&str, &str); 2] =
     [("run.model.provider", "run.model.name"), ("run.model.script_when", "run.model.script")];
 
-/// The settings in force in the project with this root: of these files (the strongest first), of providers whose variables `lookup` finds, and
-/// defaults. Sorted by name.
+/// The effective settings of the project with this root, sorted by name: from these files (highest precedence first),
+/// from the environment variables of providers, which `lookup` reads, and from the defaults.
 ///
 /// # Errors
 ///

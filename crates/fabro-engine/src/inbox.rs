@@ -166,7 +166,7 @@ impl Driver {
     }
 }
 
-/// The stage of `run` that a sub-workflow belongs to, itself or by those above it.
+/// The stage of `run` that contains a sub-workflow, directly or through other sub-workflows.
 async fn stage_above(
     store: &dyn Store,
     sub_workflow: RunId,
@@ -179,7 +179,7 @@ async fn stage_above(
     Ok(parent)
 }
 
-/// The stage that a run is the sub-workflow of.
+/// The stage that started this run as its sub-workflow; `None` for a root run.
 async fn parent(store: &dyn Store, run: RunId) -> Result<Option<ParentStage>, StoreError> {
     let first = store.read(run, 0, 1).await?;
     Ok(first.first().and_then(|event| match &event.entry.body {

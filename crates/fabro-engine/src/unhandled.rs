@@ -346,7 +346,7 @@ impl Machine {
             && self.graph_decides(cursor, open)
             && node.is_none_or(|node| !node.goal_gate);
         let says_stop = |node: &NodeSpec| node.on_failure == Some(OnFailure::Stop);
-        // A fan-out has no edges of its own that could handle its failure.
+        // The edges of a fan-out start its branches, so none of them handles its failure.
         let avoids_join = |node: &NodeSpec| {
             tier == Tier::Join
                 && open.status == Status::Failed

@@ -204,7 +204,7 @@ pub(crate) struct Fork {
     /// Context values to set there.
     #[serde(default)]
     pub(crate) set: Map<String, Value>,
-    /// Inputs of the copy, over those of the run. Stages up to there have read the old ones.
+    /// Inputs of the copy; they override those of the run. Finished stages used the old values.
     #[serde(default)]
     pub(crate) inputs: Map<String, Value>,
 }

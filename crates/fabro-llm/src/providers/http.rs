@@ -182,7 +182,7 @@ impl Body {
                 self.lines.decode(&mut self.buffer)
             };
             match line {
-                // An invalid UTF-8 byte is no reason to retry the request.
+                // Do not retry the request because of an invalid UTF-8 byte.
                 Ok(Some(line)) => {
                     let line = String::from_utf8_lossy(&line);
                     return Ok(Some(line.strip_suffix('\r').unwrap_or(&line).to_owned()));
