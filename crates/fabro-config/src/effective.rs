@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::detect::detect_providers;
 use crate::error::{ConfigError, Findings};
 use crate::file::read_text;
-use crate::owner::check_owner;
 use crate::reader::review;
 use crate::review::SettingsFile;
+use crate::trust::check_owner;
 
 /// A setting in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigError, MAX_BYTES};
 use crate::spelling::spelled_as_on_disk;
+use crate::store_dir::project_root;
+use crate::trust::check_link;
 
 /// `path` as seen from `dir`, with a leading `~` as `home`.
 pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
@@ -25,14 +27,20 @@ pub(crate) fn goal_text(
     if rest.starts_with('@') {
         return Ok(rest.to_owned());
     }
-    let path = spelled_as_on_disk(&expand(dir, home, Path::new(rest.trim())));
-    let text = read_text(&path)?;
-    Ok(without_byte_order_mark(&text).trim_end().to_owned())
+    Ok(read_named(dir, home, rest)?.1.trim_end().to_owned())
 }
 
-/// Strips the byte order mark that editors on Windows write.
-pub(crate) fn without_byte_order_mark(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
+/// A text file that the settings in `dir` name, and its path, without the byte order mark that editors on Windows write.
+pub(crate) fn read_named(
+    dir: &Path,
+    home: Option<&Path>,
+    name: &str,
+) -> Result<(PathBuf, String), ConfigError> {
+    let path = spelled_as_on_disk(&expand(dir, home, Path::new(name.trim())));
+    check_link(&path, project_root(dir))?;
+    let text = read_text(&path)?;
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+    Ok((path, text))
 }
 
 /// A whole text file of at most [`MAX_BYTES`]; a larger one is refused before it is read. A pipe or a

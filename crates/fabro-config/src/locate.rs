@@ -11,13 +11,13 @@ use fabro_types::{Span, nearest};
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
 use crate::model::ModelSettings;
-use crate::owner::{check_link, check_owner};
 use crate::reader::{Unsupported, find_span, find_string};
 use crate::run::{RunConfig, parse_as};
 use crate::settings::{RunDefaults, Settings};
 use crate::spelling::spelled_as_on_disk;
 use crate::store_dir::{project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
+use crate::trust::{check_link, check_owner};
 
 /// Whether a workflow may have this extension.
 fn is_graph_extension(extension: &str) -> bool {

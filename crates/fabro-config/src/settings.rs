@@ -14,7 +14,6 @@ use crate::file::{expand, goal_text, read_text};
 use crate::git::GitSettings;
 use crate::hooks::{Hook, joined};
 use crate::model::ModelSettings;
-use crate::owner::check_owner;
 use crate::provider::ProviderSettings;
 use crate::reader::{Unsupported, read};
 use crate::review::SettingsFile;
@@ -23,6 +22,7 @@ use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
 use crate::store_dir::{STORE_DIR, project_dir, project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
+use crate::trust::check_owner;
 use crate::webhooks::{self, Webhook};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all

@@ -40,12 +40,18 @@ pub fn project_root(cwd: &Path) -> &Path {
 /// a `.git` (a file in a linked worktree). Those of another user are ignored: anyone can create one in `/tmp`. The
 /// search for settings, workflows, skills, instructions and the store ends here.
 pub fn project_dir(cwd: &Path) -> Option<&Path> {
-    let is_root = |dir: &&Path| {
-        let own = dir.join(FABRO_DIR);
-        let git = dir.join(".git");
-        (is_used(&own) && belongs_to_user(&own)) || (git.exists() && belongs_to_user(&git))
-    };
-    cwd.ancestors().find(is_root)
+    cwd.ancestors().find(|dir| is_project(dir))
+}
+
+/// The outermost project that contains a [`project_root`]: agents that work there may write in all of it.
+pub(crate) fn outermost_root(root: &Path) -> &Path {
+    root.ancestors().filter(|dir| is_project(dir)).last().unwrap_or(root)
+}
+
+fn is_project(dir: &Path) -> bool {
+    let own = dir.join(FABRO_DIR);
+    let git = dir.join(".git");
+    (is_used(&own) && belongs_to_user(&own)) || (git.exists() && belongs_to_user(&git))
 }
 
 /// The folders from `cwd` up to the root of its project; only `cwd` if it is in no project.

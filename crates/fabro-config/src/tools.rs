@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use serde_with::skip_serializing_none;
 
 use crate::error::ConfigError;
-use crate::file::{expand, read_text, without_byte_order_mark};
+use crate::file::read_named;
 
 /// One `[run.agent.mcp.NAME]`: a server of the Model Context Protocol. Its tools need the permission
 /// `full`.
@@ -109,13 +109,10 @@ impl HttpTool {
         let Some(file) = self.parameters.as_str().and_then(|text| text.strip_prefix('@')) else {
             return Ok(());
         };
-        let path = expand(dir, home, Path::new(file.trim()));
-        let schema =
-            serde_json::from_str::<Map<String, Value>>(without_byte_order_mark(&read_text(&path)?));
-        match schema {
-            Ok(schema) => self.parameters = Value::Object(schema),
-            Err(source) => return Err(ConfigError::Schema(path, source)),
-        }
+        let (path, text) = read_named(dir, home, file)?;
+        let schema = serde_json::from_str::<Map<String, Value>>(&text);
+        self.parameters =
+            schema.map(Value::Object).map_err(|source| ConfigError::Schema(path, source))?;
         Ok(())
     }
 }
