@@ -10,7 +10,8 @@ use fabro_types::ControlFile;
 use crate::files::is_workflow;
 use crate::walk::{WalkError, walk};
 
-/// Whether later runs obey the file, by the last names of its path. Git's own files do not count.
+/// Whether later runs obey the file, by the last names of its path; of git's own files, the `.git` of the working
+/// directory.
 fn is_control_file(root: &Path, below: &Path) -> bool {
     let mut names: Vec<_> = below.iter().rev().take(ControlFile::LONGEST).collect();
     names.reverse();
@@ -18,7 +19,8 @@ fn is_control_file(root: &Path, below: &Path) -> bool {
     match ControlFile::of(names.iter().map(|name| &**name)) {
         Some(ControlFile::Found) => true,
         Some(ControlFile::Graph) => is_workflow(root, below),
-        Some(ControlFile::Git) | None => false,
+        Some(ControlFile::Git) => below.components().count() == 1,
+        None => false,
     }
 }
 
@@ -51,7 +53,7 @@ impl Scope {
             let mut below = Vec::new();
             for entry in entries {
                 let path = dir.join(entry.file_name());
-                if entry.file_name() == ".git" || skipped.contains(&path) {
+                if skipped.contains(&path) {
                     continue;
                 }
                 let kind = entry.file_type().ok();
@@ -61,7 +63,7 @@ impl Scope {
                     let link = is_link.then(|| fs::symlink_metadata(&path).ok()).flatten();
                     let link = link.map(|link| (link.ino(), link.ctime(), link.ctime_nsec()));
                     found.insert(path, Entry { link });
-                } else if kind.is_none_or(|kind| kind.is_dir()) {
+                } else if entry.file_name() != ".git" && kind.is_none_or(|kind| kind.is_dir()) {
                     below.push(path);
                 }
             }

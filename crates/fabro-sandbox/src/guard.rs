@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fabro_types::ControlFile;
 use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
 use rustix::io::Errno;
 
@@ -168,13 +169,19 @@ pub(crate) fn check(scope: &Scope, baseline: &ControlFiles) -> Check {
     let (now, walked) = scope.control_files();
     let mut check = Check { error: walked.err().map(unguarded), ..Check::default() };
     for (path, _) in now.iter().filter(|(path, entry)| baseline.get(*path) != Some(*entry)) {
-        let name = path.strip_prefix(&scope.root).unwrap_or(path).display();
+        let name = path.strip_prefix(&scope.root).unwrap_or(path).to_string_lossy();
         match rename(&scope.root, path) {
-            // Writing to a string does not fail.
-            Ok(aside) => drop(writeln!(
-                check.renamed,
-                "fabro: later runs would obey {name}, so it was renamed to {aside}"
-            )),
+            Ok(aside) => {
+                let (who, allowed) = match ControlFile::of([&*name]) {
+                    Some(ControlFile::Git) => ("git", "; `write_git` of [run.sandbox] allows it"),
+                    _ => ("later runs", ""),
+                };
+                // Writing to a string does not fail.
+                let _ = writeln!(
+                    check.renamed,
+                    "fabro: {who} would obey {name}, so it was renamed to {aside}{allowed}"
+                );
+            }
             Err(error) if is_gone(&error) => {}
             Err(source) => {
                 check.error.get_or_insert(ExecError::Unguarded {
@@ -302,6 +309,24 @@ mod tests {
         let guard = ground.guard();
         ground.write("fabro.toml");
         insta::assert_snapshot!(renamed(guard.finish()), @"fabro: later runs would obey fabro.toml, so it was renamed to fabro.toml.from-sandbox-1");
+    }
+
+    #[test]
+    fn a_new_repository_in_the_working_directory_is_renamed() {
+        let ground = Ground::new();
+        let guard = ground.guard();
+        ground.write(".git/config");
+        ground.write("sub/.git/config");
+        insta::assert_snapshot!(renamed(guard.finish()), @"fabro: git would obey .git, so it was renamed to .git.from-sandbox; `write_git` of [run.sandbox] allows it");
+        let guard = ground.guard();
+        assert_eq!(protected_paths(&ground.root, &guard.found), BTreeSet::new());
+        ground.write(".git");
+        assert!(renamed(guard.finish()).contains("renamed to .git.from-sandbox-1;"));
+        ground.write(".git/config");
+        let guard = ground.guard();
+        let git = BTreeSet::from([ground.root.join(".git")]);
+        assert_eq!(protected_paths(&ground.root, &guard.found), git);
+        assert_eq!(renamed(guard.finish()), "", "it was there before");
     }
 
     #[test]

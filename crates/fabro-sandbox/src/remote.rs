@@ -306,7 +306,8 @@ impl Remote {
         let Engine::Docker(docker) = &self.engine else { return None };
         let DockerSettings { copy: false, write, .. } = docker.settings() else { return None };
         let write = write.iter().filter_map(|path| path.canonicalize().ok());
-        let skipped = self.rules.hidden.iter().cloned().chain(write);
+        let git = self.rules.write_git.then(|| root.join(".git"));
+        let skipped = self.rules.hidden.iter().cloned().chain(write).chain(git);
         let skipped = skipped.filter(|path| path != root).collect();
         Some(Scope { root: root.to_owned(), skipped })
     }
@@ -514,11 +515,7 @@ fn mounts(
         }
     }
     all.extend(repository(work_dir, None).map(Mount::Read));
-    let git = work_dir.join(".git");
     let is_own = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|it| !it.is_symlink());
-    if is_own(&git) && !rules.write_git {
-        all.push(Mount::Read(git));
-    }
     // Not what the user has in there: values and artifacts are in it.
     let own = work_dir.join(".fabro");
     let entries = match std::fs::read_dir(&own) {
@@ -544,6 +541,7 @@ fn mounts(
     let mut skipped: BTreeSet<PathBuf> = all.iter().map(|it| it.path().to_owned()).collect();
     skipped.extend(rules.hidden.iter().cloned());
     skipped.insert(own.clone());
+    skipped.extend(rules.write_git.then(|| work_dir.join(".git")));
     let scope = Scope { root: work_dir.to_owned(), skipped };
     let (control, walked) = scope.control_files();
     walked.map_err(|error| SandboxError::Unusable {

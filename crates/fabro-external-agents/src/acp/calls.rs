@@ -1,11 +1,13 @@
 //! What an agent says that a tool call does, and whether permissions cover it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{ToolCallContent, ToolCallUpdate, ToolKind};
 use fabro_sandbox::{FileError, Files, LocalFiles};
 use fabro_types::Permissions;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::acp::files;
@@ -15,6 +17,12 @@ const LONGEST_PATH: usize = 4096;
 
 /// The keys of a tool's input that name a file.
 const PATH_KEYS: [&str; 6] = ["path", "file_path", "filePath", "abs_path", "source", "destination"];
+
+/// Characters of patterns that are in no name of a new file.
+const EXPANDED: &[char] = &['*', '?', '\n', '\r', '\0'];
+
+/// Characters of patterns. Names of source files have some of them (`[id].tsx`).
+const PATTERNS: &[char] = &['*', '?', '\n', '\r', '\0', '[', '{', '$', '`', '\\'];
 
 /// The key of a tool's input that names where it works, and not what it changes.
 const WORK_DIR_KEY: &str = "cwd";
@@ -40,22 +48,28 @@ impl AnnouncedCall {
         }
         self.kinds
             .extend(kinds(call).filter(|kind| !self.kinds.contains(kind)).collect::<Vec<_>>());
-        let located = fields.locations.iter().flatten().map(|location| location.path.clone());
-        self.paths.extend(located);
+        for location in fields.locations.iter().flatten() {
+            self.add_path(&location.path);
+        }
         for content in fields.content.iter().flatten() {
             match content {
                 // Its texts are the contents of the file.
-                ToolCallContent::Diff(diff) => {
-                    self.paths.insert(diff.path.clone());
-                }
+                ToolCallContent::Diff(diff) => self.add_path(&diff.path),
                 content => self.add_texts(&serde_json::to_value(content).unwrap_or_default()),
             }
         }
         if let Some(input) = &fields.raw_input {
-            let named = PATH_KEYS.iter().filter_map(|key| input.get(key)?.as_str());
-            self.paths.extend(named.map(PathBuf::from));
+            for path in PATH_KEYS.iter().filter_map(|key| input.get(key)?.as_str()) {
+                self.add_path(Path::new(path));
+            }
             self.add_texts(input);
         }
+    }
+
+    /// Adds a path as it is written, and as it may be meant.
+    fn add_path(&mut self, path: &Path) {
+        self.paths.insert(path.to_owned());
+        self.paths.extend(path.to_str().map(|text| plain(text).into_owned().into()));
     }
 
     /// Adds the keys and texts of a value that are short enough for a path.
@@ -76,6 +90,7 @@ impl AnnouncedCall {
     fn add_text(&mut self, text: &str) {
         if !text.is_empty() && text.len() <= LONGEST_PATH {
             self.texts.insert(text.to_owned());
+            self.texts.insert(plain(text).into_owned());
         }
     }
 
@@ -100,6 +115,7 @@ impl AnnouncedCall {
             permissions == Permissions::ReadWrite
                 && !self.paths.is_empty()
                 && self.paths.iter().all(|path| files::may_write(files, path))
+                && self.paths.iter().all(|path| is_literal(files, path, EXPANDED))
                 && self.texts.iter().all(|text| may_be_named(files, text))
                 && (!is_removed || self.may_remove(files))
         };
@@ -117,10 +133,13 @@ impl AnnouncedCall {
     /// Whether everything that it names may be removed, or be moved to anything else that it names.
     fn may_remove(&self, files: &LocalFiles) -> bool {
         let paths = self.paths.iter().filter_map(|path| path.to_str());
-        let texts = self.texts.iter().map(|text| plain(text)).filter(|it| is_path(files, it));
+        let texts = self.texts.iter().map(String::as_str).filter(|it| is_path(files, it));
         let all: Vec<&str> = paths.chain(texts).collect();
+        let is_pattern = |path: &str| {
+            !path.contains(char::is_whitespace) && !is_literal(files, Path::new(path), PATTERNS)
+        };
         all.iter().all(|path| match files.may_move(path, &all) {
-            Ok(()) | Err(FileError::Invalid(_)) => true,
+            Ok(()) | Err(FileError::Invalid(_)) => !is_pattern(path),
             Err(_) => false,
         })
     }
@@ -136,8 +155,23 @@ fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
     call.fields.kind.into_iter().chain(shown)
 }
 
-fn plain(text: &str) -> &str {
-    text.strip_prefix("file://").unwrap_or(text)
+/// What a program may take for the path in a text: without white space and quotes around it, a `file:` URI decoded.
+fn plain(text: &str) -> Cow<'_, str> {
+    let text = text.trim().trim_matches(['"', '\'', '`']);
+    let rest = match text.split_at_checked("file:".len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file:") => rest,
+        _ => return text.into(),
+    };
+    let path = rest.strip_prefix("//").map(|it| it.strip_prefix("localhost").unwrap_or(it));
+    percent_decode_str(path.unwrap_or(rest)).decode_utf8_lossy()
+}
+
+/// Whether a path means the file of this name, as far as can be seen: it exists, or has no characters that the agent's
+/// program may expand.
+fn is_literal(files: &LocalFiles, path: &Path, expanded: &[char]) -> bool {
+    let text = path.to_string_lossy();
+    let is_expanded = text.starts_with('~') || text.contains(expanded);
+    !is_expanded || files.root().join(path).symlink_metadata().is_ok()
 }
 
 /// Whether a text is the path of a file, or of one that could be made. Any line could be one that is relative.
@@ -158,7 +192,6 @@ fn is_path(files: &LocalFiles, text: &str) -> bool {
 
 /// Whether a text that may be a path may be that of a file that is changed.
 fn may_be_named(files: &LocalFiles, text: &str) -> bool {
-    let text = plain(text);
     if !is_path(files, text) {
         return true;
     }
@@ -239,6 +272,30 @@ mod tests {
         ] {
             assert!(!input("edit", value.clone()) && !input("move", value.clone()), "{value}");
         }
+        let uri =
+            |name: &str| format!("file://localhost{}", at(name).replace("guarded", "gu%61rded"));
+        for name in [
+            &*uri("guarded"),
+            "file:guarded",
+            "guarded\n",
+            "\"guarded\"",
+            "~/guarded",
+            "guarded/*",
+            "gu?rded",
+            "gu[a]rded",
+            "$PWD/guarded",
+        ] {
+            assert!(!covered("delete", json!({ "locations": [{ "path": name }] })), "{name}");
+            assert!(!input("delete", json!({ "path": name })), "{name}");
+            assert!(!input("move", json!({ "text": name })), "{name}");
+        }
+        for name in ["file:docs/guide.md", "pages/[id].tsx", "routes/$id.tsx"] {
+            assert!(covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
+        }
+        for name in ["~/AGENTS.md", "*.md", "file:AGENTS%2Emd", &uri("AGENTS.md")] {
+            assert!(!covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
+        }
+        assert!(input("edit", json!({ "new_string": "Is it *this*?" })));
         // A name that counts only in its new directory.
         assert!(input("move", json!({ "from": "instructions", "to": "other" })));
         assert!(!input("move", json!({ "from": "instructions", "to": ".github" })));

@@ -268,7 +268,9 @@ impl View {
         let cwd = cwd.canonicalize()?;
         let root = if cwd.starts_with(&self.work_dir) { self.work_dir.clone() } else { cwd };
         let is_inside = |at: &&PathBuf| at.starts_with(&root) && **at != root;
-        let skipped: BTreeSet<PathBuf> = self.mounts.keys().filter(is_inside).cloned().collect();
+        let mut skipped: BTreeSet<PathBuf> =
+            self.mounts.keys().filter(is_inside).cloned().collect();
+        skipped.extend(self.write_git.then(|| root.join(".git")));
         Ok(Scope { root, skipped })
     }
 
@@ -292,10 +294,7 @@ impl View {
             searched = found;
             &searched
         };
-        let git = root.join(".git");
-        let is_own = fs::symlink_metadata(&git).is_ok_and(|found| !found.is_symlink());
-        let git = (is_own && !self.write_git).then_some(git);
-        for path in protected_paths(&root, control).into_iter().chain(git) {
+        for path in protected_paths(&root, control) {
             mounts.entry(path.clone()).or_insert(Mount::Read(path));
         }
         // Not one that has more in it than the stage.
