@@ -68,6 +68,16 @@ async fn a_file_that_cannot_be_renamed_fails_the_script(ground: Ground) {
     assert_eq!(check().unwrap(), "");
 }
 
+/// Git would run the programs that its settings name.
+#[tokio::test]
+async fn a_new_repository_in_the_working_directory_is_renamed() {
+    let Some(ground) = Ground::bwrap() else { return };
+    std::fs::remove_dir_all(ground.path("work/.git")).unwrap();
+    let lines = stderr(ground.run("mkdir -p .git sub/.git; echo x > .git/config").await);
+    assert!(lines.contains("git would obey .git"), "{lines}");
+    assert!(!ground.path("work/.git").exists() && ground.path("work/sub/.git").exists());
+}
+
 fn names_in(dir: &Path) -> Vec<String> {
     let names = dir.read_dir().unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("control-files")).collect()
