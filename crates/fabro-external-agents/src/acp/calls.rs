@@ -122,7 +122,9 @@ impl AnnouncedCall {
         match kind {
             _ if permissions == Permissions::Full => true,
             ToolKind::Read | ToolKind::Search | ToolKind::Think => {
-                self.paths.iter().all(|path| files::is_inside(files, path))
+                let is_inside =
+                    |path| files::is_inside(files, path) && is_literal(files, path, &[]);
+                self.paths.iter().all(|path| is_inside(path))
             }
             ToolKind::Edit => may_change(false),
             ToolKind::Delete | ToolKind::Move => may_change(true),
@@ -295,6 +297,10 @@ mod tests {
         for name in ["~/AGENTS.md", "*.md", "file:AGENTS%2Emd", &uri("AGENTS.md")] {
             assert!(!covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
         }
+        for name in ["~/.netrc", "file:///etc/passwd", "file:..%2fx"] {
+            assert!(!covered("read", json!({ "locations": [{ "path": name }] })), "{name}");
+        }
+        assert!(covered("search", json!({ "locations": [{ "path": "docs/*.md" }] })));
         assert!(input("edit", json!({ "new_string": "Is it *this*?" })));
         // A name that counts only in its new directory.
         assert!(input("move", json!({ "from": "instructions", "to": "other" })));
