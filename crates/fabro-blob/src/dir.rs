@@ -293,10 +293,14 @@ fn create_dirs(dir: &Path) -> io::Result<()> {
     sync_dir(above)
 }
 
-/// Changes the owner of a new file or directory to that of its parent: when root writes to another user's store, that
-/// user has to be able to write there later.
+/// Changes the owner of what was just created in a store to that of a directory: when root works in the directory of
+/// another user, that user has to be able to write there later. Does nothing for users who may not do this.
+///
+/// # Errors
+///
+/// Their metadata cannot be read or written.
 #[cfg(unix)]
-fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
+pub fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, lchown};
 
     let owner = fs::metadata(dir)?;
@@ -310,8 +314,13 @@ fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
     }
 }
 
+/// Does nothing: files have no owners as numbers here.
+///
+/// # Errors
+///
+/// Never.
 #[cfg(not(unix))]
-fn give_to_owner_of(_dir: &Path, _created: &Path) -> io::Result<()> {
+pub fn give_to_owner_of(_dir: &Path, _created: &Path) -> io::Result<()> {
     Ok(())
 }
 

@@ -30,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use dir::DirBlobs;
+pub use dir::{DirBlobs, give_to_owner_of};
 use fabro_types::BlobRef;
 pub use file::{as_file, bytes_as_file};
 pub use json_string::text_to_json_string;

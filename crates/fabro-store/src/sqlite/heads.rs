@@ -8,12 +8,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, lchown,
-};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use fabro_blob::give_to_owner_of;
 use fabro_types::RunId;
 
 use super::chain::Hash;
@@ -181,18 +180,10 @@ impl Heads {
         }
     }
 
-    /// Gives what was just created to the user whose store it is: root may answer for another user, who has to write
-    /// there later. The database does the same with its own files.
+    /// Gives what was just created to the user whose store it is: root may answer for another user. The database does
+    /// the same with its own files.
     fn give_to_owner(&self, created: &Path) -> io::Result<()> {
-        let store = fs::metadata(self.dir.parent().unwrap_or(&self.dir))?;
-        if fs::symlink_metadata(created)?.uid() == store.uid() {
-            return Ok(());
-        }
-        match lchown(created, Some(store.uid()), Some(store.gid())) {
-            // Only root may: the file is that of another user who may write here.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            given => given,
-        }
+        give_to_owner_of(self.dir.parent().unwrap_or(&self.dir), created)
     }
 
     pub(super) fn remove(&self, run: RunId) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fabro_blob::give_to_owner_of;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -87,6 +88,9 @@ const HASHES: &str = "
 /// The file that drivers of format 1 lock shared.
 const FORMAT_1_DRIVERS: &str = "drivers.lock";
 
+/// The mode of a directory that only its owner may enter.
+const PRIVATE: u32 = 0o700;
+
 /// Creates the store's directory if need be, and returns its absolute path.
 pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
     let here = |error: io::Error| match error.kind() {
@@ -95,11 +99,11 @@ pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
         }
         _ => StoreError::io(dir.to_owned(), error),
     };
-    create_private_dir(dir).map_err(here)?;
+    create_dir(dir, PRIVATE).map_err(here)?;
     let dir = fs::canonicalize(dir).map_err(here)?;
     // A directory that was there before may be open to others; what runs print is not.
     let runs = dir.join("runs");
-    create_private_dir(&runs).map_err(|error| StoreError::io(runs, error))?;
+    create_dir(&runs, PRIVATE).map_err(|error| StoreError::io(runs, error))?;
     let ignore = dir.join(".gitignore");
     match File::options().write(true).create_new(true).mode(0o600).open(&ignore) {
         Ok(mut file) => {
@@ -112,14 +116,20 @@ pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
     Ok(dir)
 }
 
-/// Creates a directory that only its owner may enter. One that exists is left as it is.
-fn create_private_dir(dir: &Path) -> io::Result<()> {
-    if let Some(parent) = dir.parent() {
-        fs::create_dir_all(parent)?;
+/// Creates a directory with this mode, and those above it. Each belongs to the owner of the one above: root may start
+/// the first run in the directory of another user. One that exists is left as it is.
+fn create_dir(dir: &Path, mode: u32) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
     }
-    match DirBuilder::new().mode(0o700).create(dir) {
+    let above = match dir.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    create_dir(above, 0o777)?;
+    match DirBuilder::new().mode(mode).create(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        created => created,
+        created => created.and_then(|()| give_to_owner_of(above, dir)),
     }
 }
 
@@ -152,6 +162,7 @@ fn move_in(dir: &Path, path: &Path) -> Result<(), StoreError> {
     fill(&new).map_err(|error| fault::sql(&error, path))?;
     // The files that SQLite puts beside it get the same permissions.
     fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(here)?;
+    give_to_owner_of(dir, &new).map_err(here)?;
     File::open(&new).and_then(|file| file.sync_all()).map_err(here)?;
     match fs::hard_link(&new, path) {
         // Some file systems have no hard links. There the other process would have to come

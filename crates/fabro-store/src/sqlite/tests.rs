@@ -85,6 +85,24 @@ fn what_root_records_for_another_user_is_that_users() {
     assert_eq!(owner(run(3).to_string()), (4321, 4322, 0o600));
 }
 
+/// The first run of root in the directory of another user.
+#[test]
+fn a_store_belongs_to_the_owner_of_the_directory_above() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    let dir = tempfile::tempdir().unwrap();
+    if chown(dir.path(), Some(4321), Some(4322)).is_err() {
+        eprintln!("skipped: only root may give files away");
+        return;
+    }
+    let store = dir.path().join(".fabro/state");
+    drop(SqliteStore::open(&store).unwrap());
+    for path in [&dir.path().join(".fabro"), &store, &store.join("runs"), &store.join("fabro.db")] {
+        let found = fs::metadata(path).unwrap();
+        assert_eq!((found.uid(), found.gid()), (4321, 4322), "{}", path.display());
+    }
+}
+
 #[test]
 fn a_store_outlives_its_object() {
     let dir = Dir::new();
