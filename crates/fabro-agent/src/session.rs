@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fabro_compaction::Compactor;
 use fabro_events::{EventBody, Given, MessagePurpose, Note};
 use fabro_llm::{Message, Role, ToolSpec};
+use fabro_redact::Unredacted;
 use fabro_tools::ToolSet;
 use fabro_types::Usage;
 use tokio::sync::oneshot;
@@ -68,6 +69,9 @@ pub struct Session {
     pub(crate) cuts: u32,
     /// The parts of the current answer that were cut off and continued.
     pub(crate) partial_answer: String,
+    /// The current answer before redaction, with its parts joined; `None` for one that is known
+    /// from a record.
+    pub(crate) unredacted: Option<String>,
     /// The last answer is not whole, and is not continued any more.
     pub(crate) is_cut_off: bool,
     pub(crate) corrections: u32,
@@ -95,6 +99,9 @@ pub struct Session {
 pub struct Answer {
     /// The text of the last answer; parts of one that was cut off are joined.
     pub text: String,
+    /// The text before redaction, where that changed it; `None` also for an answer of an earlier
+    /// process.
+    pub unredacted: Option<Unredacted>,
     /// It is not whole: it reached its limit of tokens again and again.
     pub is_cut_off: bool,
     /// What the session has used so far: before a crash, for summaries and by agents that it began
@@ -151,6 +158,7 @@ impl Session {
             turns: 0,
             cuts: 0,
             partial_answer: String::new(),
+            unredacted: None,
             is_cut_off: false,
             corrections: 0,
             ids: HashSet::new(),
@@ -324,8 +332,11 @@ impl Session {
     /// The answer so far, whether or not the conversation has ended.
     pub(crate) fn answer(&self) -> Answer {
         let totals = self.ledger.get();
+        let text = self.last_text();
+        let unredacted = self.unredacted.as_ref().filter(|unredacted| **unredacted != text);
         Answer {
-            text: self.last_text(),
+            unredacted: unredacted.map(Unredacted::new),
+            text,
             is_cut_off: self.is_cut_off,
             usage: totals.usage,
             files_touched: totals.touched.into_iter().collect(),
@@ -473,6 +484,7 @@ impl Session {
         self.is_cut_off = false;
         if message.role != Role::Assistant {
             self.partial_answer.clear();
+            self.unredacted = None;
         }
         self.messages.push(message);
     }

@@ -109,6 +109,10 @@ impl Session {
         let mut usage = std::mem::take(&mut self.carried);
         usage.add(&reply.usage);
         let mut message = reply.into_message();
+        // Of a continued answer the parts before are needed too.
+        let is_new = self.partial_answer.is_empty();
+        let before = if is_new { Some(String::new()) } else { self.unredacted.take() };
+        self.unredacted = before.map(|before| before + &message.text());
         let redactor = &self.parts.settings.redactor;
         self.redact_message(redactor, &mut message);
         let redactor = redactor.clone();

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use fabro_redact::Redactor;
+use fabro_redact::{Redactor, Unredacted};
 use fabro_sandbox::Sandbox;
 use fabro_types::{Permissions, Usage};
 use tokio_util::sync::CancellationToken;
@@ -122,6 +122,8 @@ pub struct Session<'a> {
 pub struct Done {
     /// Its answer, redacted.
     pub text: String,
+    /// Its answer before redaction, where that changed it.
+    pub unredacted: Option<Unredacted>,
     /// What this run used, by model, as far as it reports it.
     pub usage: Vec<Usage>,
     /// Its id of the conversation, when it reports one.

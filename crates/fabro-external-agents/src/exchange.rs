@@ -45,12 +45,12 @@ pub(crate) fn start(
 }
 
 /// Writes the prompt to a program and reads its output until it has ended, or ends it. `on_stdout`
-/// gets its stdout, redacted.
+/// gets its stdout, as the program wrote it and redacted.
 pub(crate) async fn exchange(
     (mut process, pipes): (Process, Pipes),
     task: &Task<'_>,
     prompt: &str,
-    mut on_stdout: impl FnMut(&[u8]) + Send,
+    mut on_stdout: impl FnMut(&[u8], &[u8]) + Send,
 ) -> Result<Ended, BackendError> {
     let mut stdout = Log::new(task, "stdout.log");
     let mut stderr = Log::new(task, "stderr.log");
@@ -60,7 +60,7 @@ pub(crate) async fn exchange(
             tokio::try_join!(
                 write_prompt(pipes.stdin, prompt),
                 stdout.record(pipes.stdout, &mut on_stdout),
-                stderr.record(pipes.stderr, |bytes| tail.push(bytes)),
+                stderr.record(pipes.stderr, |_, bytes| tail.push(bytes)),
             )
         });
         let mut ending = std::pin::pin!(ended(&mut process, task));
@@ -79,7 +79,7 @@ pub(crate) async fn exchange(
             }
         }
     };
-    stdout.finish(&mut on_stdout)?;
+    stdout.finish(|rest| on_stdout(&[], rest))?;
     stderr.finish(|bytes| tail.push(bytes))?;
     let renamed = process.check()?;
     Ok(Ended { exit, stderr: tail.text(), renamed })
@@ -113,17 +113,17 @@ impl Log {
         Self { path: task.logs.join(name), file: None, stream: task.redactor.stream() }
     }
 
-    /// Copies until the end of the pipe; `watch` gets what is written too.
+    /// Copies until the end of the pipe; `watch` gets what is read and what is written.
     pub(crate) async fn record(
         &mut self,
         mut pipe: impl AsyncRead + Unpin,
-        mut watch: impl FnMut(&[u8]),
+        mut watch: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), BackendError> {
         let mut chunk = vec![0; CHUNK];
         // An error of the pipe means that nothing more comes.
         while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
             let clean = self.stream.push(&chunk[..read]);
-            watch(&clean);
+            watch(&chunk[..read], &clean);
             self.write(&clean)?;
         }
         Ok(())

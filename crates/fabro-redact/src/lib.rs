@@ -50,6 +50,7 @@ mod rules;
 mod scan;
 mod shapes;
 mod stream;
+mod unredacted;
 mod value;
 
 use std::borrow::Cow;
@@ -61,6 +62,7 @@ use rules::Rules;
 use scan::Scan;
 use serde_json::Value;
 pub use stream::Stream;
+pub use unredacted::Unredacted;
 
 /// Values shorter than this many characters are ignored.
 pub const SHORTEST_VALUE: usize = 8;

@@ -18,6 +18,9 @@ pub struct Problem {
     pub message: String,
 }
 
+/// Removes secrets from a text before it is shortened: a part of a secret is not recognized.
+pub(crate) type Redact<'a> = dyn Fn(&str) -> String + 'a;
+
 /// How many characters one message has at most.
 const MAX_MESSAGE: usize = 300;
 
@@ -51,7 +54,7 @@ pub(crate) fn json_error(error: &serde_json::Error) -> String {
 /// The place in a schema and what is wrong there.
 pub(crate) fn schema_problem(error: &ValidationError<'_>) -> (String, String) {
     let mut problems = Vec::new();
-    add(error, 0, 1, &mut problems);
+    add(error, 0, 1, &str::to_owned, &mut problems);
     match problems.pop() {
         Some(Problem { pointer, message }) => (pointer, message),
         None => (String::new(), message(error)),
@@ -63,22 +66,23 @@ pub(crate) fn add(
     error: &ValidationError<'_>,
     depth: usize,
     limit: usize,
+    redact: &Redact<'_>,
     problems: &mut Vec<Problem>,
 ) {
     if problems.len() >= limit {
         return;
     }
-    let pointer = error.instance_path().as_str().to_owned();
+    let pointer = redacted_pointer(error.instance_path().as_str(), redact);
     let message = match error.kind() {
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
             let at = error.instance_path();
             if let Some(errors) = meant(context, at).filter(|_| depth < MAX_DEPTH) {
                 for error in errors {
-                    add(error, depth + 1, limit, problems);
+                    add(error, depth + 1, limit, redact, problems);
                 }
                 return;
             }
-            alternatives(context, at, depth)
+            alternatives(context, at, depth, redact)
         }
         ValidationErrorKind::OneOfMultipleValid { .. } => {
             "it fits more than one of the alternatives of `oneOf`, and must fit exactly one"
@@ -89,7 +93,17 @@ pub(crate) fn add(
         }
         _ => self::message(error),
     };
-    problems.push(Problem { pointer, message: excerpt(&message, MAX_MESSAGE).into_owned() });
+    let message = excerpt(&redact(&message), MAX_MESSAGE).into_owned();
+    problems.push(Problem { pointer, message });
+}
+
+/// Names are redacted without the escapes of a JSON pointer.
+fn redacted_pointer(pointer: &str, redact: &Redact<'_>) -> String {
+    let steps = pointer.split('/').map(|step| {
+        let name = step.replace("~1", "/").replace("~0", "~");
+        redact(&name).replace('~', "~0").replace('/', "~1")
+    });
+    steps.collect::<Vec<_>>().join("/")
 }
 
 /// The errors of the alternative that was probably meant: the only one that takes a value of this
@@ -124,16 +138,21 @@ fn meant<'e>(
     }
 }
 
-fn alternatives(context: &[Vec<ValidationError<'static>>], at: &Location, depth: usize) -> String {
+fn alternatives(
+    context: &[Vec<ValidationError<'static>>],
+    at: &Location,
+    depth: usize,
+    redact: &Redact<'_>,
+) -> String {
     let shown = context.iter().take(MAX_ALTERNATIVES).enumerate().filter_map(|(number, errors)| {
         let error = errors.first()?;
         let mut problems = Vec::new();
         if depth < MAX_DEPTH {
-            add(error, depth + 1, 1, &mut problems);
+            add(error, depth + 1, 1, redact, &mut problems);
         }
         let said = problems.pop().map_or_else(|| message(error), |problem| problem.message);
         let path = error.instance_path().as_str();
-        let inside = path.strip_prefix(at.as_str()).unwrap_or(path);
+        let inside = redacted_pointer(path.strip_prefix(at.as_str()).unwrap_or(path), redact);
         let inside = if inside.is_empty() { String::new() } else { format!("{inside}: ") };
         Some(format!("({}) {inside}{said}", number + 1))
     });

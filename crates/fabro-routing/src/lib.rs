@@ -49,7 +49,7 @@ pub use explain::Problem;
 pub use fabro_types::SyntaxError;
 pub use objects::json_objects;
 pub use schema::Schema;
-pub use validated::{Checked, Expected, check, feedback};
+pub use validated::{Checked, Expected, check, check_redacted, feedback};
 
 #[cfg(test)]
 mod tests;

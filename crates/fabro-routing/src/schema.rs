@@ -6,7 +6,7 @@ use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use crate::cost::{Affordable, Bounds, TOO_COSTLY, TOO_LARGE, is_too_large};
-use crate::explain::{self, Problem, place};
+use crate::explain::{self, Problem, Redact, place};
 
 /// How far a regular expression with look-around may go back while it reads one text.
 const MAX_BACKTRACKING: usize = 100_000;
@@ -72,9 +72,14 @@ impl Schema {
         &self.json
     }
 
-    /// What is wrong with a value, at most so many problems; empty when it is valid. Bounded in
-    /// time and memory: a value that would take more is refused.
-    pub(crate) fn problems(&self, value: &Value, limit: usize) -> Vec<Problem> {
+    /// What is wrong with a value, at most so many problems, redacted; empty when it is valid.
+    /// Bounded in time and memory: a value that would take more is refused.
+    pub(crate) fn problems(
+        &self,
+        value: &Value,
+        limit: usize,
+        redact: &Redact<'_>,
+    ) -> Vec<Problem> {
         let whole = |message: &str| Problem { pointer: String::new(), message: message.to_owned() };
         let affordable = self.bounds.affordable(&self.json, value);
         if affordable == Affordable::Nothing {
@@ -86,7 +91,7 @@ impl Schema {
         let mut problems = Vec::new();
         if affordable == Affordable::Errors {
             for error in self.validator.iter_errors(value).take(limit) {
-                explain::add(&error, 0, limit, &mut problems);
+                explain::add(&error, 0, limit, redact, &mut problems);
             }
         }
         if problems.is_empty() {

@@ -4,7 +4,7 @@ use fabro_types::excerpt;
 use serde_json::{Map, Value};
 
 use crate::directives::{FIELDS, directive_candidates};
-use crate::explain::{Problem, kind, place};
+use crate::explain::{Problem, Redact, kind, place};
 use crate::objects::{Candidate, candidates};
 use crate::parse::{as_written, line_and_column, parse_object, with_all_digits};
 use crate::schema::Schema;
@@ -65,9 +65,19 @@ pub enum Checked {
 /// assert_eq!(value["score"], 3);
 /// ```
 pub fn check(text: &str, expected: Expected<'_>) -> Checked {
+    check_redacted(text, expected, str::to_owned)
+}
+
+/// Like [`check`], but `redact` removes secrets from the texts of problems. The check itself
+/// sees the text unchanged, and a valid value is returned unredacted.
+pub fn check_redacted(
+    text: &str,
+    expected: Expected<'_>,
+    redact: impl Fn(&str) -> String,
+) -> Checked {
     match expected {
         Expected::Routing => routing(text),
-        Expected::Schema(schema) => custom(text, schema),
+        Expected::Schema(schema) => custom(text, schema, &redact),
     }
 }
 
@@ -146,11 +156,11 @@ fn routing(text: &str) -> Checked {
     valid_unless(problems, value)
 }
 
-fn custom(text: &str, schema: &Schema) -> Checked {
+fn custom(text: &str, schema: &Schema, redact: &Redact<'_>) -> Checked {
     if schema.admits_others()
         && let Some((source, value)) = whole(text)
     {
-        return validated(source, value, schema);
+        return validated(source, value, schema, redact);
     }
     let properties = schema.properties();
     let is_property = |key: &str| properties.is_some_and(|known| known.contains_key(key)).into();
@@ -159,7 +169,7 @@ fn custom(text: &str, schema: &Schema) -> Checked {
         match parse(text, &candidate) {
             Ok(fields) => {
                 let source = &text[candidate.range.clone()];
-                return validated(source, Value::Object(fields), schema);
+                return validated(source, Value::Object(fields), schema, redact);
             }
             Err(problem) if candidate.keys != 0 => {
                 return Checked::Invalid { problems: vec![problem] };
@@ -209,8 +219,8 @@ fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Proble
 }
 
 /// The schema sees the numbers as they are written; the result has all digits of large integers.
-fn validated(source: &str, value: Value, schema: &Schema) -> Checked {
-    let problems = schema.problems(&value, MAX_PROBLEMS + 1);
+fn validated(source: &str, value: Value, schema: &Schema, redact: &Redact<'_>) -> Checked {
+    let problems = schema.problems(&value, MAX_PROBLEMS + 1, redact);
     if problems.is_empty() {
         return Checked::Valid(with_all_digits(source).unwrap_or(value));
     }

@@ -553,6 +553,30 @@ async fn secrets_are_blanked_out_of_answers_and_errors() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_is_there_before_redaction_too() {
+    let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
+    let model = Play::list(vec![
+        call("change", json!({"file": "a", "says": "x"})),
+        Turn::Cut("the key hunter2-hunter2 ".to_owned(), Vec::new()),
+        say("is hunter2-hunter2"),
+        say("done"),
+    ]);
+    let (mut session, journal) = discreet(&model, redactor.clone());
+    let answer = session.send("go".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.text, "the key [redacted:KEY] is [redacted:KEY]");
+    let unredacted = answer.unredacted.as_ref().map(fabro_redact::Unredacted::expose);
+    assert_eq!(unredacted, Some("the key hunter2-hunter2 is hunter2-hunter2"));
+    assert!(!format!("{answer:?} {:?}", journal.records()).contains("hunter2"));
+    // A record has it redacted only.
+    let (mut again, _) = discreet(&model, redactor);
+    again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
+    let recorded = again.resume(&never()).await.unwrap();
+    assert_eq!((recorded.text, recorded.unredacted), (answer.text, None));
+    let next = session.send("go on".to_owned(), &never()).await.unwrap();
+    assert_eq!((&*next.text, next.unredacted), ("done", None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_secret_in_a_call_reaches_only_its_tool() {
     let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
     let model = Play::list(vec![

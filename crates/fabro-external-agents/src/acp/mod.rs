@@ -156,7 +156,7 @@ impl Acp {
             stderr.lock().push(bytes);
         };
         let record_stderr = async {
-            log.record(pipes.stderr, add_to_tail).await?;
+            log.record(pipes.stderr, |_, bytes| add_to_tail(bytes)).await?;
             log.finish(add_to_tail)
         };
         let transport = transport::lines(pipes.stdin, pipes.stdout, Log::new(task, "stdout.log"));

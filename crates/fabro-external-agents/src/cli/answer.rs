@@ -4,7 +4,7 @@ use serde_json::Value;
 use crate::error::{self, StatedKind};
 
 /// What the output of a program has so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Answer {
     pub(super) text: Option<String>,
     /// By model.

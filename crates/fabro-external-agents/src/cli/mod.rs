@@ -9,6 +9,7 @@ mod output;
 mod program;
 
 use async_trait::async_trait;
+use fabro_redact::Unredacted;
 use fabro_sandbox::{Exit, Mark};
 use fabro_types::{FailureClass, Permissions};
 
@@ -135,7 +136,7 @@ impl Cli {
         match (answer.error.take(), answer.text.take()) {
             (None, Some(text)) if is_done => {
                 let Answer { usage, session_id, .. } = answer;
-                Ok(Done { text, usage, session_id, warnings: Vec::new() })
+                Ok(Done { text, usage, session_id, ..Done::default() })
             }
             (Some((kind, message)), _) => {
                 let kind = if answer.has_worked { kind.after_work() } else { kind };
@@ -209,10 +210,18 @@ impl Cli {
             total: task.resume.map(|session| session.used.clone()).unwrap_or_default(),
             ..Answer::default()
         };
+        // Of the output before redaction only the answer's text is used.
+        let mut unredacted = OutputReader::new(known.output, answer.clone(), &|_| {});
         let mut reader = OutputReader::new(known.output, answer, task.on_event);
-        let ended = exchange(started, task, prompt, |bytes| reader.read(bytes)).await?;
+        let ended = exchange(started, task, prompt, |read, redacted| {
+            unredacted.read(read);
+            reader.read(redacted);
+        });
+        let ended = ended.await?;
         let renamed = ended.renamed;
+        let unredacted = unredacted.finish(&ended.stderr).text;
         let mut done = self.done(ended.exit, reader.finish(&ended.stderr), ended.stderr)?;
+        done.unredacted = unredacted.filter(|text| *text != done.text).map(Unredacted::new);
         done.warnings.extend(renamed.lines().map(str::to_owned));
         if known.read_only.is_empty() && task.permissions < Permissions::Full {
             done.warnings.push(format!(

@@ -409,4 +409,10 @@ async fn secrets_are_blanked_out_everywhere() {
     {"type":"result","subtype":"success","result":"[redacted:KEY] works"}
     "#);
     assert_snapshot!(place.log("stderr.log"), @"[redacted:KEY]");
+    let (work, logs) = (place.work(), place.0.path().join("logs"));
+    let env = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
+    let done = cli.run(Task { env: &env, redactor, ..Task::new("", &work, &logs) }).await.unwrap();
+    let unredacted = done.unredacted.as_ref().map(fabro_redact::Unredacted::expose);
+    assert_eq!(unredacted, Some("hunter2hunter2 works"));
+    assert!(!format!("{done:?}").contains("hunter2"), "{done:?}");
 }

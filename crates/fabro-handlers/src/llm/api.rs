@@ -159,6 +159,7 @@ impl Conversation for ApiConversation<'_> {
         Ok(Reply {
             files: self.handler.agent_files(stage, &self.status, last_file).await,
             text: answer.text,
+            unredacted: answer.unredacted,
             is_cut_off: answer.is_cut_off,
             is_unchanged: false,
             usage: answer.usage,

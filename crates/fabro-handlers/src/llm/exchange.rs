@@ -3,6 +3,7 @@
 
 use async_trait::async_trait;
 use fabro_engine::{Stage, StageEnd};
+use fabro_redact::Unredacted;
 use fabro_types::Outcome;
 
 use super::interpret::{Interpretation, Reply, invalid_outcome};
@@ -61,10 +62,11 @@ pub(crate) async fn ask_until_valid(
     interpret: &(dyn Fn(&Reply) -> Interpretation + Sync),
 ) -> Result<ValidReply, NoReply> {
     let mut message = first;
-    let mut corrected: Option<String> = None;
+    let mut corrected: Option<Unredacted> = None;
     loop {
         let mut reply = conversation.ask(stage, message).await?;
-        reply.is_unchanged = corrected.as_ref() == Some(&reply.text);
+        reply.is_unchanged =
+            corrected.as_ref().is_some_and(|corrected| corrected.expose() == reply.checked_text());
         match interpret(&reply) {
             Interpretation::Valid { mut outcome, notices } => {
                 for notice in notices {
@@ -82,7 +84,7 @@ pub(crate) async fn ask_until_valid(
                 return Err(NoReply::Failed(Box::new(outcome)));
             }
             Interpretation::Invalid { feedback, .. } => {
-                corrected = Some(reply.text.clone());
+                corrected = Some(Unredacted::new(reply.checked_text()));
                 message = NextMessage::Correction { feedback, answer: reply.text };
             }
         }

@@ -11,6 +11,7 @@ use fabro_external_agents::{
     Acp, Backend as Program, BackendError, Cli, CliAgent, ContextServer, Done, Progress, Session,
     Task,
 };
+use fabro_redact::Unredacted;
 use fabro_sandbox::git::Snapshot;
 use fabro_types::{Failure, FailureClass, Outcome, Usage};
 use parking_lot::Mutex;
@@ -348,9 +349,10 @@ impl<'a> ExternalConversation<'a> {
         record(&self.journal, vec![body.into()]).await
     }
 
-    async fn reply(&self, stage: &Stage, text: String) -> Reply {
+    async fn reply(&self, stage: &Stage, text: String, unredacted: Option<Unredacted>) -> Reply {
         Reply {
             text,
+            unredacted,
             is_cut_off: false,
             is_unchanged: false,
             usage: self.so_far.usage.clone(),
@@ -400,12 +402,12 @@ impl Conversation for ExternalConversation<'_> {
                 Run { prompt, continuation: None, message: Some(sent) }
             }
             NextMessage::Resume => match (self.resumed(), self.so_far.answer.clone()) {
-                (None, Some(answer)) => return Ok(self.reply(stage, answer).await),
+                (None, Some(answer)) => return Ok(self.reply(stage, answer, None).await),
                 (run, _) => run.ok_or_else(|| cannot_record("an answer is lost"))?,
             },
         };
         let done = self.send(stage, run).await?;
-        Ok(self.reply(stage, done.text).await)
+        Ok(self.reply(stage, done.text, done.unredacted).await)
     }
 
     fn corrections(&self) -> u32 {

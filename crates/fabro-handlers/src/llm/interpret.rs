@@ -3,10 +3,10 @@
 
 use fabro_engine::{OutputSpec, Plan, keys};
 use fabro_events::EventBody;
-use fabro_redact::Redactor;
+use fabro_redact::{Redactor, Unredacted};
 use fabro_routing::{
-    Checked, Directives, DirectivesObject, Expected, OutcomeWord, Schema, Unreadable, Warning,
-    check, directives_object, feedback,
+    Checked, Directives, DirectivesObject, Expected, OutcomeWord, Unreadable, Warning, check,
+    check_redacted, directives_object, feedback,
 };
 use fabro_types::{Failure, FailureClass, Outcome, Status, Usage};
 use serde_json::Value;
@@ -19,6 +19,9 @@ use crate::files::AgentStatus;
 pub struct Reply {
     /// The answer, redacted.
     pub text: String,
+    /// The answer before redaction, where that changed it; `None` also for a recorded one. Only the
+    /// check against a schema reads it.
+    pub unredacted: Option<Unredacted>,
     /// The answer is not whole: it reached its limit of tokens again and again.
     pub is_cut_off: bool,
     /// The answer equals the previous one, which was sent back for correction.
@@ -124,13 +127,8 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
         },
         OutputSpec::Schema(schema) => {
             let expected = Expected::Schema(schema);
-            let mut checked = check(&reply.text, expected);
-            if !matches!(checked, Checked::Valid(_))
-                && let Some(redacted) = with_redacted_constants(schema, redactor)
-            {
-                checked = check(&reply.text, Expected::Schema(&redacted));
-            }
-            return match checked {
+            let redact = |text: &str| redactor.redact(text).into_owned();
+            return match check_redacted(reply.checked_text(), expected, redact) {
                 Checked::Valid(mut value) => {
                     redactor.redact_value(&mut value);
                     let key = format!("{}{node}", keys::OUTPUT_PREFIX);
@@ -151,34 +149,13 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
     Interpretation::Valid { outcome: Box::new(outcome), notices }
 }
 
-/// The schema with its constants redacted like the answer; `None` if none changes. Otherwise no answer
-/// could match a constant that looks like a secret.
-fn with_redacted_constants(schema: &Schema, redactor: &Redactor) -> Option<Schema> {
-    let mut json = schema.json().clone();
-    redact_constants(&mut json, false, redactor);
-    if json == *schema.json() { None } else { Schema::compile(&json.to_string()).ok() }
-}
-
-/// The recursion ends: a schema has at most 127 levels.
-fn redact_constants(json: &mut Value, is_constant: bool, redactor: &Redactor) {
-    match json {
-        Value::String(text) if is_constant => *text = redactor.redact(text).into_owned(),
-        Value::Array(items) => {
-            for item in items {
-                redact_constants(item, is_constant, redactor);
-            }
-        }
-        Value::Object(entries) => {
-            for (name, value) in entries {
-                let is_constant = is_constant || matches!(name.as_str(), "const" | "enum");
-                redact_constants(value, is_constant, redactor);
-            }
-        }
-        _ => {}
-    }
-}
-
 impl Reply {
+    /// The text that a schema checks. Of a recorded answer only the redacted text is known: if that
+    /// does not match, the model is asked again.
+    pub(super) fn checked_text(&self) -> &str {
+        self.unredacted.as_ref().map_or(&self.text, |unredacted| unredacted.expose())
+    }
+
     fn contents(&self) -> &[AgentFile] {
         match &self.files {
             AgentFiles::Contents(files) => files,
@@ -477,17 +454,51 @@ mod tests {
         check_reply(schema, "{}", none(), "The JSON in your answer is not valid:");
     }
 
+    /// What becomes of an answer that is redacted, by a node with this schema for `k`.
+    #[track_caller]
+    fn check_secret(schema: &str, key: &str, expected: &str) {
+        let schema = format!(r#"{{"properties": {{"k": {schema}}}, "maxProperties": 2}}"#);
+        let attrs = format!(", output_schema={}", Value::from(schema));
+        let source = format!("digraph {{ start -> a -> exit; a [prompt=x{attrs}] }}");
+        let plan = Plan::compile(Workflow::from_source("test", &source).unwrap()).unwrap();
+        let redactor = Redactor::new([("TOKEN", TOKEN)]);
+        let text = format!(r#"{{"k": "{key}"}}"#);
+        let reply = Reply {
+            text: redactor.redact(&text).into_owned(),
+            unredacted: Some(Unredacted::new(&*text)),
+            ..Reply::default()
+        };
+        assert!(!reply.text.contains(key), "{reply:?}");
+        let interpretation = interpret(&plan, "a", &reply, &redactor);
+        assert!(!format!("{interpretation:?} {reply:?}").contains(key), "{interpretation:?}");
+        let seen = match interpretation {
+            Interpretation::Valid { outcome, .. } => {
+                outcome.context_updates["output.a"].to_string()
+            }
+            Interpretation::Invalid { problem, .. } => problem,
+        };
+        assert_eq!(seen, expected);
+    }
+
+    const TOKEN: &str = "correct/horse~battery";
+
     #[test]
-    fn a_redacted_answer_matches_a_redacted_schema_constant() {
-        let key = format!("sk-ant-api03-{}AA", "x1Y".repeat(31));
-        let schema =
-            format!(r#", output_schema="{{\"properties\":{{\"k\":{{\"const\":\"{key}\"}}}}}}""#);
-        let redacted = |text: &str| Redactor::default().redact(text).into_owned();
-        let answer = redacted(&format!(r#"{{"k": "{key}"}}"#));
-        assert!(!answer.contains(&key), "{answer}");
-        check_reply(&schema, &answer, AgentFiles::default(), "succeeded -, 0 notices");
-        let other = r#"{"k": "another"}"#;
-        let invalid = "The JSON in your answer is not valid:";
-        check_reply(&schema, other, AgentFiles::default(), invalid);
+    fn a_schema_checks_an_answer_before_redaction() {
+        let key = "AKIAIOSFODNN7EXAMPL3";
+        let valid = r#"{"k":"[redacted]"}"#;
+        check_secret(&format!(r#"{{"const": "{key}"}}"#), key, valid);
+        check_secret(&format!(r#"{{"enum": ["a", "{key}"]}}"#), key, valid);
+        check_secret(r#"{"pattern": "^AKIA[0-9A-Z]{16}$"}"#, key, valid);
+        check_secret(r#"{"minLength": 20}"#, key, valid);
+        let wrong = r#"/k: "[redacted]" was expected"#;
+        check_secret(r#"{"const": "AKIAZZZZZZZZ7EXAMPL9"}"#, key, wrong);
+        check_secret(r#"{"const": "[redacted]"}"#, key, wrong);
+        check_secret(
+            r#"{"const": "[redacted:TOKEN]"}"#,
+            TOKEN,
+            r#"/k: "[redacted:TOKEN]" was expected"#,
+        );
+        let too_long = r#"/k: "[redacted:TOKEN]" is longer than 5 characters"#;
+        check_secret(r#"{"maxLength": 5}"#, TOKEN, too_long);
     }
 }

@@ -328,6 +328,27 @@ fn an_answer_that_does_not_hold_is_sent_back() {
 }
 
 #[test]
+fn a_schema_checks_an_answer_that_is_redacted() {
+    let source = r#"digraph { start -> a -> exit; a [prompt=Rate, output_schema="{\"properties\":{\"k\":{\"pattern\":\"^AKIA[0-9A-Z]{15}3$\"}}}"] }"#;
+    let wrong = r#"{"k": "AKIAIOSFODNN7EXAMPL4"}"#;
+    let right = r#"{"k": "AKIAIOSFODNN7EXAMPL3"}"#;
+    let model = json!({"a": [{"text": wrong}, {"text": right}]});
+    let scene = Scene::new(source).model(&model.to_string());
+    scene.drive().unwrap();
+    insta::assert_snapshot!(talk(&scene), @r#"
+           start succeeded []
+    a@1    user: Rate
+    a@1    assistant: {"k": "[redacted]"}
+    a@1    warning: output_schema
+    a@1    user: Answer with the cor
+    a@1    assistant: {"k": "[redacted]"}
+           a succeeded []
+           exit succeeded []
+    "#);
+    assert_eq!(scene.value("output.a"), json!({"k": "[redacted]"}));
+}
+
+#[test]
 fn an_empty_answer_is_sent_back_as_well() {
     for schema in [r#""{\"required\":[\"score\"]}""#, "routing"] {
         let source = format!(

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Checked, Expected, Schema, check, extract, feedback};
+use crate::{Checked, Expected, Schema, check, check_redacted, extract, feedback};
 
 const AUDIT: &str = r#"{"type": "object", "additionalProperties": false, "required": ["verdict", "score"],
     "properties": {"verdict": {"enum": ["pass", "fail"]}, "score": {"type": "integer", "maximum": 10},
@@ -386,4 +386,26 @@ fn recursive_schemas_of_every_day_are_no_problem() {
     assert!(by_schema(&items, list).starts_with("valid"));
     let wrong = items.replace(r#""b""#, "7");
     assert!(by_schema(&wrong, list).starts_with("/all/0/tags/1 it must be of type string"));
+}
+
+#[test]
+fn problems_are_redacted_before_they_are_shortened() {
+    let secret = "correct/horse~battery";
+    let schema = Schema::compile(
+        r#"{"additionalProperties": {"additionalProperties": false}, "properties": {"n": {"pattern": "^b"}}}"#,
+    );
+    let redact = |text: &str| text.replace(secret, "[redacted]");
+    let schema = schema.unwrap();
+    let problem = |json: serde_json::Value| {
+        let checked = check_redacted(&json.to_string(), Expected::Schema(&schema), redact);
+        checked.problem()
+    };
+    assert_eq!(problem(json!({"n": secret})), r#"/n: "[redacted]" does not match "^b""#);
+    let place = problem(json!({secret: {"x": 1}}));
+    assert!(place.starts_with("/[redacted]: "), "{place}");
+    for length in 200..300 {
+        let name = format!("{}{secret}", "x".repeat(length));
+        let shown = problem(json!({"a": {name: 1}}));
+        assert!(!shown.contains("xcorr"), "{shown}");
+    }
 }
