@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use icu_normalizer::ComposingNormalizerBorrowed;
+use fabro_types::other_normalization;
 
 /// The path as it is spelled on disk: a component that does not exist is replaced by the entry that differs only in
 /// its Unicode normalization, if there is one. Everything else stays unchanged.
@@ -26,15 +26,12 @@ pub fn spelled_as_on_disk(path: &Path) -> PathBuf {
     found
 }
 
-/// The entry of a folder with this name in another normalization; the first in byte order.
+/// The entry of a folder with this name in another normalization.
 fn same_name(folder: &Path, name: &str) -> Option<PathBuf> {
-    let nfc = ComposingNormalizerBorrowed::new_nfc();
-    let wanted = nfc.normalize(name);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = fs::read_dir(folder).ok()?.flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let same = names.filter(|it| nfc.normalize(it) == wanted).min()?;
-    Some(folder.join(same))
+    other_normalization(name, names).map(|same| folder.join(same))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub(crate) use glob::glob;
 pub(crate) use grep::grep;
 pub(crate) use list_dir::list_dir;
 
+use fabro_types::nfc;
 use globset::{GlobBuilder, GlobMatcher};
 
 /// The longest pattern, in bytes: compiling one takes memory in proportion.
@@ -23,13 +24,23 @@ const LIMIT: usize = 200;
 const TIMEOUT_NOTE: &str =
     "[not everything was searched: timeout of the call. Choose a smaller path.]";
 
-/// Compiles a glob over whole relative paths; one without `/` is for names, wherever they are.
-fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
+/// A glob over whole relative paths in any Unicode normalization.
+struct PathGlob(GlobMatcher);
+
+impl PathGlob {
+    fn is_match(&self, path: &str) -> bool {
+        self.0.is_match(&*nfc(path))
+    }
+}
+
+/// Compiles a glob; one without `/` is for names, wherever they are.
+fn compile_glob(pattern: &str) -> Result<PathGlob, String> {
     if pattern.len() > PATTERN {
         return Err(format!("the glob is longer than {PATTERN} bytes: shorten it"));
     }
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let anywhere = if pattern.contains('/') { String::new() } else { "**/".to_owned() };
-    let glob = GlobBuilder::new(&(anywhere + pattern)).literal_separator(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("the glob is wrong: {error}"))
+    let glob = GlobBuilder::new(&(anywhere + &nfc(pattern))).literal_separator(true).build();
+    glob.map(|glob| PathGlob(glob.compile_matcher()))
+        .map_err(|error| format!("the glob is wrong: {error}"))
 }

@@ -28,6 +28,8 @@ mod model_price;
 mod model_rules;
 mod nearest;
 mod node_kind;
+#[cfg(feature = "normalization")]
+mod normalization;
 mod outcome;
 mod path;
 mod permissions;
@@ -65,6 +67,8 @@ pub use model_price::{SpecialPrices, TokenPrices};
 pub use model_rules::{ChatTools, ModelInterface, ReasoningEffort, ThinkingMode};
 pub use nearest::nearest;
 pub use node_kind::NodeKind;
+#[cfg(feature = "normalization")]
+pub use normalization::{nfc, other_normalization};
 pub use outcome::{
     ContextPatch, Failure, FailureClass, OnFailure, OnUnavailable, Outcome, StageTrees,
     failure_signature,

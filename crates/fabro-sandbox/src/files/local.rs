@@ -208,10 +208,12 @@ impl Location {
     }
 }
 
-/// A path that needs no resolving but for links: relative, without `.` and `..`.
+/// A path that needs no resolving but for links: relative, without `.` and `..`, and ASCII, since
+/// other names may have another Unicode normalization on disk.
 fn plain(path: &str) -> Option<&Path> {
     let parts = path.split('/');
-    let is_plain = path.len() <= LONGEST
+    let is_plain = path.is_ascii()
+        && path.len() <= LONGEST
         && !path.contains('\0')
         && parts.into_iter().all(|part| !matches!(part, "" | "." | ".."));
     is_plain.then_some(Path::new(path))

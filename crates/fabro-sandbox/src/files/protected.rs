@@ -33,13 +33,10 @@ impl Protection {
     /// directories above it.
     pub(super) fn check_remove(self, root: &Path, path: &str) -> Result<(), FileError> {
         let is_protected_name = |path: &Path| {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                return false;
-            };
-            let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
+            let path = path.to_str().filter(|_| path.file_name().is_some());
             // What is outside, as are the parents of the root, is refused anyway.
-            let parent = parent.and_then(|parent| resolve(root, parent, Last::Followed).ok());
-            parent.is_some_and(|parent| self.covers(root, &parent.join(name)))
+            let inside = path.and_then(|path| resolve(root, path, Last::Kept).ok());
+            inside.is_some_and(|inside| self.covers(root, &inside))
         };
         refuse_if(path, Path::new(path).ancestors().any(is_protected_name))
     }

@@ -1,8 +1,11 @@
 //! Where a path leads, link by link.
 
-use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
+
+use fabro_types::other_normalization;
 
 use super::FileError;
 
@@ -21,7 +24,8 @@ pub(super) enum Last {
 
 /// The path without links, `.` and `..`, relative to the root, which is free of them too.
 ///
-/// What does not exist is taken as it is written, so that it can be made. The answer may be out of
+/// A name is the one on disk if both differ only in their Unicode normalization. What does not
+/// exist is taken as it is written, so that it can be made. The answer may be out of
 /// date as soon as it is given: what opens it must refuse to follow links.
 pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, FileError> {
     if path.is_empty() || path.len() > LONGEST || path.contains('\0') {
@@ -36,11 +40,11 @@ pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, Fi
             done.pop();
             continue;
         }
-        done.push(&name);
+        let found = push_as_on_disk(&mut done, &name);
         if last == Last::Kept && todo.is_empty() {
             break;
         }
-        match done.symlink_metadata() {
+        match found {
             Ok(found) if found.is_symlink() => {
                 links += 1;
                 if links > LINKS {
@@ -61,6 +65,24 @@ pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, Fi
         Ok(inside) => Ok(inside.to_owned()),
         Err(_) => Err(FileError::Outside(path.to_owned())),
     }
+}
+
+/// Appends a name, or if there is no such entry, the one that differs only in its Unicode
+/// normalization. Returns what is there.
+fn push_as_on_disk(dir: &mut PathBuf, name: &OsStr) -> io::Result<Metadata> {
+    let spelling = |dir: &Path| {
+        let name = name.to_str().filter(|name| !name.is_ascii())?;
+        let names = dir.read_dir().ok()?.flatten().map(|entry| entry.file_name());
+        other_normalization(name, names.filter_map(|name| name.into_string().ok()))
+    };
+    let found = dir.join(name).symlink_metadata();
+    let missing = matches!(&found, Err(error) if error.kind() == ErrorKind::NotFound);
+    let Some(other) = missing.then(|| spelling(dir)).flatten() else {
+        dir.push(name);
+        return found;
+    };
+    dir.push(other);
+    dir.symlink_metadata()
 }
 
 /// Puts the parts of a path on the stack, first one on top.

@@ -144,6 +144,64 @@ fn every_way_inside_leads_there() {
 }
 
 #[test]
+fn names_are_found_in_any_normalization() {
+    let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+    for (on_disk, asked) in [(composed, decomposed), (decomposed, composed)] {
+        let place = Place::new();
+        let path = |name: &str| format!("{name}/{name}.md");
+        std::fs::create_dir(place.work(on_disk)).unwrap();
+        std::fs::write(place.work(&path(on_disk)), "old").unwrap();
+        let files = &place.files;
+        let link = |target: &str, name: String| symlink(target, place.work(&name)).unwrap();
+        link(on_disk, format!("{on_disk}-dir"));
+        for path in
+            [&path(asked), &place.absolute(&path(asked)), &format!("{asked}-dir/{asked}.md")]
+        {
+            assert_eq!(files.read(path, 10).unwrap(), b"old", "{path}");
+        }
+        assert_eq!(files.info(&path(asked)).unwrap().path, path(on_disk));
+        assert_eq!(files.list(asked).unwrap().len(), 1);
+        files.write(&path(asked), b"new").unwrap();
+        files.write(&format!("{asked}/b.md"), b"b").unwrap();
+        let names = |entries: Vec<fabro_sandbox::Entry>| -> Vec<String> {
+            entries.into_iter().map(|entry| entry.name).collect()
+        };
+        assert_eq!(names(files.list(".").unwrap()).len(), 3);
+        assert_eq!(names(files.list(on_disk).unwrap()), ["b.md", &format!("{on_disk}.md")]);
+        // A new file beside files in both spellings gets the exact name.
+        std::fs::create_dir(place.work(asked)).unwrap();
+        assert_eq!(files.list(asked).unwrap().len(), 0);
+        files.remove(&format!("{asked}-dir")).unwrap();
+        assert!(!place.work(&format!("{on_disk}-dir")).exists());
+    }
+}
+
+#[test]
+fn protected_names_hold_in_any_normalization() {
+    let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+    for (on_disk, asked) in [(composed, decomposed), (decomposed, composed)] {
+        let place = Place::new();
+        std::fs::create_dir_all(place.work(&format!("{on_disk}/.git"))).unwrap();
+        let workflow = "digraph { start -> exit }";
+        std::fs::write(place.work(&format!("{on_disk}.dot")), workflow).unwrap();
+        std::fs::write(place.work("plain.txt"), workflow).unwrap();
+        symlink("plain.txt", place.work(&format!("{on_disk}-link.dot"))).unwrap();
+        for path in ["/.git/config", "/AGENTS.md", ".dot", "-link.dot"] {
+            let path = format!("{asked}{path}");
+            let written = place.files.write(&path, b"x");
+            assert!(matches!(written, Err(FileError::Protected(_))), "{path}: {written:?}");
+            assert!(place.files.may_write(&path).is_err(), "{path}");
+            let removed = place.files.remove(&path);
+            assert!(matches!(removed, Err(FileError::Protected(_))), "{path}: {removed:?}");
+        }
+        let hidden = place.directory.path().join("work").canonicalize().unwrap().join(on_disk);
+        let files = place.files.clone().hiding([hidden]);
+        let listed = files.list(asked);
+        assert!(matches!(listed, Err(FileError::Outside(_))), "{listed:?}");
+    }
+}
+
+#[test]
 fn a_working_directory_that_is_a_link() {
     let place = Place::new();
     symlink("work", place.directory.path().join("alias")).unwrap();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use fabro_redact::Redactor;
 use fabro_sandbox::{FileError, FileKind, Files, ReadFirst};
 use fabro_types::Permissions;
-use globset::GlobMatcher;
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::walk::{Next, WalkEnd, walk};
-use super::{ENOUGH, PATTERN, TIMEOUT_NOTE, compile_glob};
+use super::{ENOUGH, PATTERN, PathGlob, TIMEOUT_NOTE, compile_glob};
 use crate::call::{Stop, spec};
 use crate::file_tool::{FileTool, StoppableFile, message};
 use crate::limit::push_line;
@@ -135,7 +134,7 @@ impl Search {
         &mut self,
         files: &dyn Files,
         start: &str,
-        only: Option<&GlobMatcher>,
+        only: Option<&PathGlob>,
         stop: &Stop,
     ) -> Result<(), FileError> {
         let end = walk(files, start, stop, |it| {

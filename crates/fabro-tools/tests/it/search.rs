@@ -24,6 +24,17 @@ const TREE: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
+async fn globs_match_in_any_normalization() {
+    let (composed, decomposed) = ("caf\u{e9}.md", "cafe\u{301}.md");
+    for (on_disk, pattern) in [(composed, decomposed), (decomposed, composed)] {
+        let (agent, _) = Agent::with(&[(on_disk, "menu")]);
+        assert_eq!(agent.ok("glob", json!({"pattern": pattern})).await, on_disk);
+        let grep = json!({"pattern": "menu", "glob": pattern});
+        assert_eq!(agent.ok("grep", grep).await, format!("{on_disk}\n1:menu"));
+    }
+}
+
+#[tokio::test]
 async fn lines_that_match() {
     let (agent, _) = Agent::with(TREE);
     assert_snapshot!(agent.ok("grep", json!({"pattern": "main"})).await, @r"
