@@ -121,7 +121,7 @@ pub use fabro_blob::{
     BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, bytes_as_file,
     offload_value, read_blob, read_inner, reference,
 };
-pub use fabro_condition::Condition;
+pub use fabro_condition::{Condition, find as find_value};
 pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, ExitSpec, ForEachSpec, GraphDefaults,

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_engine::{BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, Store, keys};
+use fabro_engine::{
+    BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, Store, find_value, keys,
+};
 use fabro_redact::Redactor;
 use fabro_sandbox::artifacts::FILES;
 use fabro_sandbox::{
@@ -19,15 +21,22 @@ use serde_json::Value;
 
 use crate::WorkTree;
 use crate::blobs::local_dir;
-use crate::common::{failed, known};
+use crate::common::{failed, known, value_of};
 use crate::files::StageFiles;
 use crate::render::render;
+use crate::steering::{json_of, steered};
 
 /// How many bytes of a large output are looked through for its last line.
 const TAIL: u64 = 4_096;
 
 /// How many characters of a failed command's last line its failure quotes.
 const QUOTED: usize = 200;
+
+/// The file of the value that a script reads from its standard input.
+const STDIN: &str = "stdin.txt";
+
+/// The most bytes of that value.
+const MAX_STDIN: usize = 30 << 20;
 
 /// Runs `script` of a command node.
 pub struct CommandHandler {
@@ -62,6 +71,33 @@ impl CommandHandler {
             .map(|(name, value)| (name, self.redactor.redact(&value).into_owned()))
             .collect()
     }
+
+    /// A file with the value that the script reads from its standard input, redacted as the context is.
+    fn stdin(&self, stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd> {
+        let Some(key) = stage.spec().command().and_then(|spec| spec.stdin.as_ref()) else {
+            return Ok(None);
+        };
+        let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
+        let get = |key: &str| stage.context.get(key).map(|it| value_of(stage, it)).transpose();
+        let found = find_value(key, get).and_then(|found| {
+            found.map(|it| value_of(stage, &it).map(Cow::into_owned)).transpose()
+        })?;
+        let text = match found {
+            Some(Value::String(text)) => text,
+            Some(value) => value.to_string(),
+            None if stage.run.dry_run => String::new(),
+            None => {
+                let message = format!("stdin_source: the context has no key `{key}`");
+                return Err(failed(format!("{message}; write it in an earlier stage")).into());
+            }
+        };
+        if text.len() > MAX_STDIN {
+            let message = format!("stdin_source: `{key}` has {} bytes", text.len());
+            return Err(failed(format!("{message}, and may have at most {MAX_STDIN}")).into());
+        }
+        files.write(STDIN, &text)?;
+        Ok(Some(files.path(STDIN)))
+    }
 }
 
 #[async_trait]
@@ -74,6 +110,7 @@ impl Handler for CommandHandler {
             return Failure::new(FailureClass::Structural, "the node has no `script`: add one")
                 .into();
         };
+        let is_merged = spec.is_some_and(|spec| spec.merge_stderr);
         let (mode, language, file) = match language {
             fabro_engine::Language::Shell => (Mode::Shell, Language::Shell, "script.sh"),
             fabro_engine::Language::Python => (Mode::Python, Language::Python, "script.py"),
@@ -105,10 +142,20 @@ impl Handler for CommandHandler {
             cwd: Path::new(&stage.run.work_dir),
             env: Environment::Inherit(&env),
             reads: &reads,
-            keep: Keep::Logs { stdout: files.path("stdout.log"), stderr: files.path("stderr.log") },
+            stdin: None,
+            keep: if is_merged {
+                Keep::Log(files.path("stdout.log"))
+            } else {
+                Keep::Logs { stdout: files.path("stdout.log"), stderr: files.path("stderr.log") }
+            },
             redactor: Some(&self.redactor),
             cancel: stage.cancel.clone(),
         };
+        let stdin = match self.stdin(&stage, &files) {
+            Ok(stdin) => stdin,
+            Err(end) => return end,
+        };
+        let request = Request { stdin: stdin.as_deref(), ..request };
         let work_dir = Path::new(&stage.run.work_dir);
         let before = known(&stage, self.tree.before(work_dir).await).await;
         let ended = match self.exec.run(request).await {
@@ -118,8 +165,27 @@ impl Handler for CommandHandler {
             }
             Err(error) => return failed(&error).into(),
         };
+        let json = match ended.exit {
+            Exit::Code(0) => json_of(&stage, &ended.stdout, &ended.stderr),
+            _ => None,
+        };
         match kept(&stage.store, ended).await {
             Ok(mut outcome) => {
+                match json {
+                    None => {}
+                    Some(Ok(json)) => {
+                        let (steered, notices) = steered(&stage, outcome, json);
+                        outcome = steered;
+                        for notice in notices {
+                            // Nothing is lost when the driver is ending: the stage runs again.
+                            let _ = stage.reporter.report(notice).await;
+                        }
+                    }
+                    Some(Err(failure)) => {
+                        outcome =
+                            Outcome { status: Status::Failed, failure: Some(failure), ..outcome };
+                    }
+                }
                 let touched = self.tree.touched(work_dir, before.as_deref()).await;
                 outcome.files_touched = known(&stage, touched).await;
                 let is_plain =
@@ -251,16 +317,17 @@ fn value(store: &dyn BlobStore, captured: Captured) -> Result<Value, BlobError> 
 pub fn last_line(captured: &Captured) -> Option<String> {
     let text = match captured {
         Captured::Text(text) => Cow::Borrowed(text.as_str()),
-        Captured::Large { path, .. } => Cow::Owned(tail(path).ok()?),
+        Captured::Large { path, .. } => Cow::Owned(tail(path, TAIL).ok()?),
     };
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(QUOTED).collect())
 }
 
-fn tail(path: &Path) -> io::Result<String> {
+/// The end of a file, at most so many bytes.
+pub(crate) fn tail(path: &Path, most: u64) -> io::Result<String> {
     let mut log = File::open(path)?;
     let bytes = log.metadata()?.len();
-    log.seek(SeekFrom::Start(bytes.saturating_sub(TAIL)))?;
+    log.seek(SeekFrom::Start(bytes.saturating_sub(most)))?;
     let mut end = Vec::new();
     log.take(TAIL).read_to_end(&mut end)?;
     Ok(String::from_utf8_lossy(&end).into_owned())

@@ -19,8 +19,8 @@ use serde::Serialize;
 use crate::common::failed;
 
 /// Files that an attempt writes, and that make way for the next attempt's.
-const ATTEMPT_FILES: [&str; 6] =
-    ["prompt.md", "response.md", "script.sh", "script.py", "stdout.log", "stderr.log"];
+const ATTEMPT_FILES: [&str; 7] =
+    ["prompt.md", "response.md", "script.sh", "script.py", "stdin.txt", "stdout.log", "stderr.log"];
 
 /// The empty directory of a stage that left nothing, beside those of the stages, for the next stage:
 /// to make and to remove a directory is the largest cost of a stage without output, since a file

@@ -66,6 +66,7 @@ mod memory;
 mod preamble;
 mod registry;
 mod render;
+mod steering;
 mod sub_workflow;
 mod threads;
 mod toolbox;

@@ -404,7 +404,10 @@ impl Lowering<'_> {
                 self.evaluated_variables(attrs, script, &env);
             }
         }
-        CommandSpec { script, language, env }
+        let stdin = attrs.text("stdin_source").map(str::trim).filter(|key| !key.is_empty());
+        let merge_stderr = attrs.bool("merge_stderr") == Some(true);
+        let stdin = stdin.map(|key| key.strip_prefix("context.").unwrap_or(key).into());
+        CommandSpec { script, language, env, stdin, merge_stderr, output: self.output(attrs) }
     }
 
     /// Variables that hold values, where the script evaluates them.

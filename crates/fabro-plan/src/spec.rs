@@ -230,7 +230,7 @@ pub enum Backend {
     },
 }
 
-/// What the answer of a model must be.
+/// What the answer of a model, or the output of a script, must be.
 #[derive(Clone, Debug)]
 pub enum OutputSpec {
     /// Anything.
@@ -263,6 +263,12 @@ pub struct CommandSpec {
     pub language: Language,
     /// The environment variables that it gets besides those of every script.
     pub env: Vec<(Arc<str>, TextTemplate)>,
+    /// The context key whose value it reads from its standard input.
+    pub stdin: Option<Arc<str>>,
+    /// Both streams of its output are one.
+    pub merge_stderr: bool,
+    /// What its output must be.
+    pub output: OutputSpec,
 }
 
 /// What runs a script.

@@ -65,6 +65,7 @@ pub(crate) async fn prepare(
             cwd: dirs.work,
             env: Environment::Inherit(&env),
             reads: &[],
+            stdin: None,
             keep: Keep::Logs { stdout: dir.join("stdout.log"), stderr: dir.join("stderr.log") },
             redactor: Some(redactor),
             cancel: stop.clone(),

@@ -17,6 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cwd: logs.path(),
         env: Environment::Inherit(&[]),
         reads: &[],
+        stdin: None,
         keep: Keep::Ends { head: 10_000, tail: 10_000 },
         redactor: None,
         cancel: cancel.clone(),

@@ -19,6 +19,7 @@
 //!     cwd: dir.path(),
 //!     env: Environment::Inherit(&env),
 //!     reads: &[],
+//!     stdin: None,
 //!     keep: Keep::Ends { head: 1_000, tail: 1_000 },
 //!     redactor: None,
 //!     cancel: tokio_util::sync::CancellationToken::new(),
@@ -144,6 +145,8 @@ pub struct Request<'a> {
     pub env: Environment<'a>,
     /// Directories outside of `cwd` that it may read in a [`Sandbox`], which hides them otherwise.
     pub reads: &'a [PathBuf],
+    /// The file that it reads from its standard input, in one of `reads`; nothing without one.
+    pub stdin: Option<&'a Path>,
     /// Where its output goes.
     pub keep: Keep,
     /// Redacts the output before it is stored.
@@ -172,6 +175,8 @@ pub enum Keep {
         /// The file of standard error; another one.
         stderr: PathBuf,
     },
+    /// One file gets both streams, in the order they are written, as for `Logs`: [`Finished::stdout`].
+    Log(PathBuf),
     /// Only the start and the end, in memory: both streams as one, in the order they are written,
     /// given back as [`Finished::stdout`]. Between the two ends stands how much is missing.
     Ends {

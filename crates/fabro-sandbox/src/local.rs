@@ -1,4 +1,5 @@
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::ends::Ends;
 use crate::group::Group;
 use crate::guard::ControlGuard;
 use crate::launch::Launch;
-use crate::log::{Log, OutputChannel, trimmed};
+use crate::log::{Log, OutputChannel, OutputSink, trimmed};
 use crate::programs;
 use crate::sandbox::{Sandbox, variables};
 use crate::script::{LAST_OUTPUT, PYTHON_FROM_FILE};
@@ -78,9 +79,13 @@ impl Exec for LocalExec {
         let start = Start { program, request: &request, sandbox };
         let (exit, stdout, stderr) = match &request.keep {
             Keep::Logs { stdout, stderr } => run_with_logs(&start, stdout, stderr).await?,
+            Keep::Log(path) => {
+                let (exit, log) = run_merged(&start, Log::create(path)?).await?;
+                (exit, log.captured(), Captured::Text(String::new()))
+            }
             &Keep::Ends { head, tail } => {
-                let (exit, text) = run_with_ends(&start, Ends::new(head, tail)).await?;
-                (exit, Captured::Text(text), Captured::Text(String::new()))
+                let (exit, ends) = run_merged(&start, Ends::new(head, tail)).await?;
+                (exit, Captured::Text(trimmed(ends.text())), Captured::Text(String::new()))
             }
         };
         Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
@@ -112,9 +117,10 @@ async fn run_with_logs(
     Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
 }
 
-async fn run_with_ends(start: &Start<'_>, ends: Ends) -> Result<(Exit, String), ExecError> {
+/// Both streams as one.
+async fn run_merged<S: OutputSink>(start: &Start<'_>, sink: S) -> Result<(Exit, S), ExecError> {
     let &Start { program, request, .. } = start;
-    let mut channel = OutputChannel::new(ends, request.redactor, program);
+    let mut channel = OutputChannel::new(sink, request.redactor, program);
     let exit = if request.cancel.is_cancelled() {
         Exit::Canceled
     } else {
@@ -128,7 +134,7 @@ async fn run_with_ends(start: &Start<'_>, ends: Ends) -> Result<(Exit, String), 
         ControlGuard::finish_to(guard, &mut channel)?;
         exit
     };
-    Ok((exit, trimmed(channel.finish()?.text())))
+    Ok((exit, channel.finish()?))
 }
 
 /// Waits for the child, then for its group, copying its output all the while.
@@ -237,9 +243,13 @@ fn spawn(
             variables
         }
     };
+    let stdin = match request.stdin {
+        Some(path) => Stdio::from(File::open(path).map_err(failed)?),
+        None => Stdio::null(),
+    };
     command
         .envs(variables.iter().map(|(key, value)| (key, value)))
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr);
     let (child, group) = Group::start(&mut command, variables, trusted).map_err(failed)?;

@@ -95,6 +95,7 @@ impl Shell {
             cwd: &cwd,
             env: Environment::Only(&self.env),
             reads: &self.reads,
+            stdin: None,
             keep: Keep::Ends { head: limits.head - NOTE, tail: limits.tail - NOTE },
             redactor: Some(&self.redactor),
             cancel: stop.clone(),

@@ -105,6 +105,11 @@ impl<'a> Checking<'a> {
         }
     }
 
+    /// The context key whose value a command reads from its standard input.
+    pub(crate) fn stdin_key(&self, node: NodeIx) -> Option<&'a str> {
+        self.specs.nodes[node.index()].command()?.stdin.as_deref()
+    }
+
     /// How the elements of lists are called.
     pub(crate) fn elements(&self) -> &HashSet<&'a str> {
         self.elements.get_or_init(|| {

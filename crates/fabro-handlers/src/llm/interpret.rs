@@ -145,7 +145,8 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
     };
     redactor.redact_value(&mut object);
     let (directives, warnings) = Directives::read(object);
-    let outcome = with_directives(outcome, plan, node, (directives, warnings), &mut notices);
+    let read = (directives, warnings);
+    let outcome = with_directives(outcome, (plan, node), read, keys::refusal, &mut notices);
     Interpretation::Valid { outcome: Box::new(outcome), notices }
 }
 
@@ -235,12 +236,12 @@ fn unreadable(outcome: Outcome, message: String) -> Outcome {
     Outcome { status: Status::Failed, failure: Some(failure), ..outcome }
 }
 
-/// Puts directives into the outcome, as far as a model may give them.
-fn with_directives(
+/// Puts directives into the outcome of a node of a plan. `refusal` says why they may not write a key.
+pub(crate) fn with_directives(
     mut outcome: Outcome,
-    plan: &Plan,
-    node: &str,
+    (plan, node): (&Plan, &str),
     (mut directives, warnings): (Directives, Vec<Warning>),
+    refusal: impl Fn(&str) -> Option<String>,
     notices: &mut Vec<EventBody>,
 ) -> Outcome {
     notices.extend(warnings.into_iter().map(|ignored| warning(ignored.message)));
@@ -256,7 +257,7 @@ fn with_directives(
         )));
     }
     for (key, value) in updates {
-        match keys::refusal(&key) {
+        match refusal(&key) {
             None => {
                 outcome.context_updates.insert(key, value);
             }

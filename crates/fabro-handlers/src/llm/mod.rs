@@ -29,6 +29,7 @@ use self::api::ApiConversation;
 pub(crate) use self::exchange::NoReply;
 use self::exchange::{NextMessage, ValidReply, ask_until_valid};
 use self::external::ExternalConversation;
+pub(crate) use self::interpret::with_directives;
 pub use self::interpret::{
     AgentFile, AgentFiles, Interpretation, Reply, interpret, interpret_simulated, invalid_outcome,
 };

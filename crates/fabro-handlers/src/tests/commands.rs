@@ -78,6 +78,43 @@ fn a_time_limit_ends_a_command() {
 }
 
 #[test]
+fn commands_steer() {
+    let source = r#"digraph {
+        start -> list -> plan; plan -> no; plan -> use [label="Go"]; use -> typed -> wrong -> none -> exit; no -> exit
+        list [shape=parallelogram, script="echo '{\"big\": [1, {\"a\": \"x\"}]}'", output_schema="{}"]
+        plan [shape=parallelogram, stdin_source="context.output.list.big", output_schema=routing, script="input=$(cat); echo starting >&2
+            echo \"{\\\"preferred_next_label\\\": \\\"Go\\\", \\\"context_updates\\\": {\\\"seen\\\": $input, \\\"output.more\\\": 3, \\\"outcome\\\": 1}}\" >&2"]
+        use [shape=parallelogram, script="cat", stdin_source="seen"]
+        typed [shape=parallelogram, script="echo log; echo '{\"n\": 1}'; echo err >&2", merge_stderr=true, output_schema="{\"properties\":{\"n\":{\"type\":\"integer\"}}}"]
+        wrong [shape=parallelogram, script="echo '{\"n\": \"x\"}'", output_schema="{\"properties\":{\"n\":{\"type\":\"integer\"}}}"]
+        none [shape=parallelogram, script="cat", stdin_source="context.missing"]
+        no [shape=parallelogram, script="echo no"]
+    }"#;
+    let scene = Scene::new(source).local();
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> list (unconditional)
+    002 list@1 succeeded -> plan (unconditional)
+    plan refused outcome: `outcome` is written by the engine
+    003 plan@1 succeeded -> use (preferred_label)
+    004 use@1 succeeded -> typed (unconditional)
+    005 typed@1 succeeded -> wrong (unconditional)
+    006 wrong@1 failed: the output does not match output_schema: /n: it must be of type integer, not a string -> none (unconditional)
+    007 none@1 failed: stdin_source: the context has no key `missing`; write it in an earlier stage -> exit (unconditional)
+    008 exit@1 succeeded
+    run partially_succeeded
+    ");
+    insta::assert_snapshot!(scene.context(&["output", "seen", "command"]), @r#"
+    command.exit_code = 0
+    command.output = "{\"n\": \"x\"}"
+    command.stderr = ""
+    output.list = {"big":[1,{"a":"x"}]}
+    output.more = 3
+    output.typed = {"n":1}
+    seen = [1,{"a":"x"}]
+    "#);
+}
+
+#[test]
 fn real_scripts_run_in_the_working_directory() {
     let source = r#"digraph {
         start -> shell -> python -> broken -> killed -> exit

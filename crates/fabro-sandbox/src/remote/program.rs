@@ -65,6 +65,8 @@ pub(super) struct Script<'a> {
     pub(super) language: Language,
     pub(super) cwd: &'a str,
     pub(super) env: &'a [(String, String)],
+    /// The file that it reads from its standard input.
+    pub(super) stdin: Option<&'a str>,
     /// Both streams are one.
     pub(super) is_merged: bool,
 }
@@ -98,6 +100,9 @@ impl Script<'_> {
             "if [ \"$all\" = 1 ] && ! [ -w \"${HOME:-/nowhere}\" ]; then\n\
              export HOME=/tmp/home; mkdir -p \"$HOME\"\nfi\n",
         );
+        if let Some(stdin) = self.stdin {
+            let _ = writeln!(text, "exec <{}", quote(stdin));
+        }
         for (name, value) in self.env {
             let _ = writeln!(text, "export {name}={}", quote(value));
         }
@@ -192,8 +197,14 @@ mod tests {
         };
         let run = |id: &str, text: &str| {
             let cwd = dir.path().to_str().unwrap();
-            let script =
-                Script { text, language: Language::Shell, cwd, env: &[], is_merged: false };
+            let script = Script {
+                text,
+                language: Language::Shell,
+                cwd,
+                env: &[],
+                stdin: None,
+                is_merged: false,
+            };
             shell(id, &script.program()).0
         };
         let known = |id: &str| shell("asks", &status(id)).1;

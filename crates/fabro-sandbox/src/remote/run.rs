@@ -23,7 +23,7 @@ use super::{Engine, Remote, Root, ssh_dir};
 use crate::ends::Ends;
 use crate::group::{GRACE, Group};
 use crate::guard::ControlGuard;
-use crate::log::{Log, OutputChannel, trimmed};
+use crate::log::{Log, OutputChannel, OutputSink, trimmed};
 use crate::script::LAST_OUTPUT;
 use crate::{Captured, Environment, ExecError, Exit, Finished, Keep, Request, SandboxError};
 
@@ -235,26 +235,38 @@ impl Remote {
                 };
                 (exit, out.finish()?.captured(), err.finish()?.captured())
             }
+            Keep::Log(path) => {
+                let (exit, log) = self.run_merged(&request, Log::create(path)?).await?;
+                (exit, log.captured(), Captured::Text(String::new()))
+            }
             &Keep::Ends { head, tail } => {
-                let mut all = OutputChannel::new(Ends::new(head, tail), request.redactor, name);
-                let exit = match self.prepare(&request, true).await? {
-                    None => Exit::Canceled,
-                    Some(mut prepared) => {
-                        let mut client = self.client(&request)?;
-                        let output = client.output.take();
-                        let fed = feed(client.child.stdin.take(), &prepared.input);
-                        let drains =
-                            async { tokio::try_join!(drain(&mut all, output), fed).map(drop) };
-                        let exit = self.finish(&request, &prepared, client, drains).await?;
-                        ControlGuard::finish_to(prepared.guard.take(), &mut all)?;
-                        exit
-                    }
-                };
-                let text = trimmed(all.finish()?.text());
-                (exit, Captured::Text(text), Captured::Text(String::new()))
+                let (exit, ends) = self.run_merged(&request, Ends::new(head, tail)).await?;
+                (exit, Captured::Text(trimmed(ends.text())), Captured::Text(String::new()))
             }
         };
         Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
+    }
+
+    /// Both streams as one.
+    async fn run_merged<S: OutputSink>(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        sink: S,
+    ) -> Result<(Exit, S), ExecError> {
+        let mut all = OutputChannel::new(sink, request.redactor, Path::new("sh"));
+        let exit = match self.prepare(request, true).await? {
+            None => Exit::Canceled,
+            Some(mut prepared) => {
+                let mut client = self.client(request)?;
+                let output = client.output.take();
+                let fed = feed(client.child.stdin.take(), &prepared.input);
+                let drains = async { tokio::try_join!(drain(&mut all, output), fed).map(drop) };
+                let exit = self.finish(request, &prepared, client, drains).await?;
+                ControlGuard::finish_to(prepared.guard.take(), &mut all)?;
+                exit
+            }
+        };
+        Ok((exit, all.finish()?))
     }
 
     /// Brings everything there that the script needs; `None` when it was canceled.
@@ -307,6 +319,7 @@ impl Remote {
             text
         };
         let text = shown(request.script);
+        let stdin = request.stdin.map(|path| shown(&path.to_string_lossy()));
         let mut env = Vec::new();
         for (name, value) in given {
             if !is_variable(name) {
@@ -321,8 +334,14 @@ impl Remote {
         let mark = if self.copies() { Some(self.push(&root).await?) } else { None };
         self.bring_files(&root, files).await?;
         let id = self.new_id();
-        let script =
-            Script { text: &text, language: request.language, cwd: &cwd, env: &env, is_merged };
+        let script = Script {
+            text: &text,
+            language: request.language,
+            cwd: &cwd,
+            env: &env,
+            stdin: stdin.as_deref(),
+            is_merged,
+        };
         let [head, tail] = self.around(&id)?;
         let mut input = encoded([&head, &*script.program(), &tail].concat().as_bytes());
         input.extend_from_slice(script.input().as_bytes());
@@ -374,7 +393,7 @@ impl Remote {
         let mut command = Command::from(self.shell());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut output = None;
-        if matches!(request.keep, Keep::Ends { .. }) {
+        if !matches!(request.keep, Keep::Logs { .. }) {
             let (reader, writer) = io::pipe().map_err(failed)?;
             let second = writer.try_clone().map_err(failed)?;
             output = Some(Receiver::from_owned_fd(reader.into()).map_err(failed)?);

@@ -266,6 +266,7 @@ impl Ground {
             cwd,
             env: Environment::Inherit(&self.env),
             reads: &[],
+            stdin: None,
             keep,
             redactor: None,
             cancel: self.cancel.clone(),
@@ -441,6 +442,25 @@ async fn floods_are_recorded_as_a_whole(ground: Ground) {
     }
 }
 
+async fn a_file_is_the_input_and_both_streams_are_one_output(ground: Ground) {
+    let runtime = ground.path("store/runs/1/stages");
+    std::fs::create_dir_all(&runtime).unwrap();
+    let stdin = runtime.join("stdin.txt");
+    std::fs::write(&stdin, "one\ntwo's $x").unwrap();
+    let cwd = ground.path("work");
+    for text in [
+        "cat; echo; echo err >&2; echo out".to_owned(),
+        format!("cat; : {}\necho; echo err >&2; echo out", "x".repeat(200_000)),
+    ] {
+        let request = ground.request(&cwd, &text, Keep::Log(ground.path("out.log")));
+        let reads = [runtime.clone()];
+        let request = Request { stdin: Some(&stdin), reads: &reads, ..request };
+        let finished = ground.exec.run(request).await.unwrap();
+        assert_eq!(finished.stdout, Captured::Text("one\ntwo's $x\nerr\nout".to_owned()));
+        assert_eq!(finished.stderr, Captured::Text(String::new()));
+    }
+}
+
 async fn variables_are_those_allowed_and_those_given(mut ground: Ground) {
     ground.env = vec![("OWN".to_owned(), "1".to_owned())];
     // Cargo sets it for every test.
@@ -508,6 +528,7 @@ macro_rules! for_all {
             a_dropped_script_is_killed
             what_a_script_leaves_running_ends_with_it
             floods_are_recorded_as_a_whole
+            a_file_is_the_input_and_both_streams_are_one_output
             variables_are_those_allowed_and_those_given
             secrets_are_in_no_command_line
             leftovers_of_a_killed_driver_are_ended

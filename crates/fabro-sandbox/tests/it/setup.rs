@@ -44,6 +44,7 @@ impl Place {
             cwd: self.directory.path(),
             env: Environment::Inherit(&self.env),
             reads: &[],
+            stdin: None,
             keep: self.logs("logs/stdout.log", "logs/stderr.log"),
             redactor: None,
             cancel: self.cancel.clone(),

@@ -4,7 +4,7 @@ use fabro_graph::schema::{self, Place};
 use fabro_graph::{Node, NodeKind, Workflow};
 
 use super::misspelled::{Mentions, misspelled};
-use super::writer::{Need, Writer, asks_model, element_name, has_own_schema};
+use super::writer::{Need, Writer, asks_model, element_name, has_output, steers};
 use crate::near::Nearby;
 
 /// What it takes for `key`, without a leading `context.`, to have a value in this workflow.
@@ -78,7 +78,7 @@ fn head_alone(workflow: &Workflow, root: &str) -> Option<String> {
         ),
         "output" => format!(
             "read `command.output` for what the last command wrote, or `output.{}` for the validated output of one node",
-            example(|node| asks_model(node) && has_own_schema(node))
+            example(has_output)
         ),
         "child" => format!("read `child.{}`", example(|node| node.kind == NodeKind::ManagerLoop)),
         "command" => "read `command.output`, `command.stderr` or `command.exit_code`".to_owned(),
@@ -172,13 +172,17 @@ fn of_node(workflow: &Workflow, root: &str, rest: &str, nearby: &Nearby) -> Need
     let mut ways = std::iter::once((rest, "")).chain(heads);
     let way = ways.find(|(id, _)| workflow.find(id).is_some());
     let (id, path) = way.or_else(|| rest.split_once('.')).unwrap_or((rest, ""));
+    let is_written = |node: &Node| node.kind == NodeKind::Command && steers(node);
+    if root == "output" && workflow.nodes().any(is_written) {
+        return Need::Nothing;
+    }
     let Some(ix) = workflow.find(id) else {
         return no_node(workflow, &format!("{root}."), id, nearby);
     };
     let node = workflow.node(ix);
     let writes = match root {
         "response" => asks_model(node),
-        "output" => asks_model(node) && has_own_schema(node),
+        "output" => has_output(node),
         _ => node.kind == NodeKind::ManagerLoop,
     };
     if writes && root == "response" && !path.is_empty() {

@@ -44,7 +44,7 @@ impl Writer {
             Self::Node(ix) => ix.index() == at,
             Self::Response => asks_model(node()),
             // With a schema of its own an answer is data, and asks for nothing.
-            Self::Updates => asks_model(node()) && !has_own_schema(node()),
+            Self::Updates => steers(node()),
             Self::Command => node().kind == NodeKind::Command,
             Self::Human => node().kind == NodeKind::Human,
             Self::FanOut => node().kind == NodeKind::Parallel,
@@ -87,12 +87,12 @@ pub(super) fn no_key_of_node(workflow: &Workflow, id: &str) -> String {
         return "name a node of this workflow".to_owned();
     };
     match node.kind {
+        _ if has_output(node) => format!("read `output.{id}`"),
         NodeKind::Command => {
             "read `command.output` of the last command, or its `command.exit_code`".to_owned()
         }
         NodeKind::Human => "read `human.gate.label` or `human.gate.text`".to_owned(),
         NodeKind::ManagerLoop => format!("read `child.{id}`"),
-        _ if asks_model(node) && has_own_schema(node) => format!("read `output.{id}`"),
         _ if asks_model(node) => format!("read `response.{id}`"),
         _ => "read `outcome`".to_owned(),
     }
@@ -103,7 +103,21 @@ pub(crate) fn asks_model(node: &Node) -> bool {
     node.kind.is_llm() || (node.kind == NodeKind::FanIn && text(&node.attrs, "prompt").is_some())
 }
 
-/// Whether the answer of its model is data of a schema of its own.
-pub(crate) fn has_own_schema(node: &Node) -> bool {
-    text(&node.attrs, "output_schema").is_some_and(|schema| schema.trim() != "routing")
+/// The `output_schema` of a node that has one.
+fn output_schema(node: &Node) -> Option<&str> {
+    let has_output = asks_model(node) || node.kind == NodeKind::Command;
+    text(&node.attrs, "output_schema").map(str::trim).filter(|_| has_output)
+}
+
+/// Whether the answer of its model, or its output, is data of a schema of its own.
+pub(crate) fn has_output(node: &Node) -> bool {
+    output_schema(node).is_some_and(|schema| schema != "routing")
+}
+
+/// Whether its answer or output may hold directives.
+pub(crate) fn steers(node: &Node) -> bool {
+    match output_schema(node) {
+        None => asks_model(node),
+        schema => schema == Some("routing"),
+    }
 }

@@ -1,8 +1,9 @@
-use fabro_graph::{Edge, NodeKind};
+use fabro_graph::{Edge, Node, NodeIx, NodeKind};
 
 use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
+use crate::flow::steers;
 
 const GOOD: [&str; 8] = ["success", "succeeded", "ok", "pass", "passed", "green", "true", "yes"];
 const BAD: [&str; 9] =
@@ -12,10 +13,7 @@ const BAD: [&str; 9] =
 /// taken for any result.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.nodes() {
-        if !matches!(
-            node.kind,
-            NodeKind::Command | NodeKind::Wait | NodeKind::Conditional | NodeKind::ManagerLoop
-        ) {
+        if !sets_no_label(node) && node.kind != NodeKind::Conditional {
             continue;
         }
         let plain: Vec<&Edge> = checking
@@ -33,10 +31,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let is_result = |edge: &Edge| is(edge, &GOOD) || is(edge, &BAD);
         let Some(edge) = plain.iter().find(|edge| is_result(edge)) else { continue };
         let stages = checking.stages_before_edges(ix);
-        let sets_none =
-            |kind| matches!(kind, NodeKind::Command | NodeKind::Wait | NodeKind::ManagerLoop);
-        if stages.is_empty() || !stages.iter().all(|at| sets_none(checking.workflow.node(*at).kind))
-        {
+        let sets_none = |at: &NodeIx| sets_no_label(checking.workflow.node(*at));
+        if stages.is_empty() || !stages.iter().all(sets_none) {
             continue;
         }
         let Some(attr) = edge.attrs.get("label") else { continue };
@@ -51,6 +47,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         );
         findings.warning("status-label", attr.key_span.to(attr.span), message, fix);
     }
+}
+
+/// Whether nothing that the stage does asks for a label.
+fn sets_no_label(node: &Node) -> bool {
+    matches!(node.kind, NodeKind::Command | NodeKind::Wait | NodeKind::ManagerLoop) && !steers(node)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use fabro_plan::TextPlace;
 use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
-use crate::flow::{FIELDS, asks_model, element_name, has_own_schema};
+use crate::flow::{FIELDS, asks_model, element_name, has_output};
 
 /// At how many dots a name is taken apart, in search of the id of a node.
 const MAX_DOTS: usize = 20;
@@ -185,8 +185,8 @@ fn result_of(node: &Node, id: &str, path: &str) -> Option<String> {
         NodeKind::Human => "context.human.gate.label".to_owned(),
         NodeKind::ManagerLoop => format!("context.child.{id}{path}"),
         _ if !asks_model(node) => return None,
-        _ if has_own_schema(node) && is_whole => format!("context.output.{id}"),
-        _ if has_own_schema(node) => {
+        _ if has_output(node) && is_whole => format!("context.output.{id}"),
+        _ if has_output(node) => {
             format!("context.output.{id}.{}", field.strip_prefix("output.").unwrap_or(field))
         }
         _ => format!("context.response.{id}"),

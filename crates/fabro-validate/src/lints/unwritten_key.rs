@@ -135,6 +135,13 @@ impl<'a> Search<'_, 'a> {
             let keys = self.keys(std::iter::once((key, whole)));
             self.add(attr, ix.index(), false, &keys);
         }
+        for (ix, node) in self.checking.of_kind(NodeKind::Command) {
+            let Some(key) = self.checking.stdin_key(ix) else { continue };
+            let Some(attr) = node.attrs.get("stdin_source") else { continue };
+            let whole = Span::new(0, attr.value.as_text().len());
+            let keys = self.keys(std::iter::once((key, whole)));
+            self.add(attr, ix.index(), false, &keys);
+        }
     }
 
     fn report(self, findings: &mut Findings) {
@@ -285,7 +292,7 @@ fn explain_first(
     let key = &used.key;
     let message =
         format!("`{key}` is not written on any path to the first visit of `{here}`; {later}");
-    let fix = if used.attr.name == "for_each" {
+    let fix = if matches!(&*used.attr.name, "for_each" | "stdin_source") {
         format!("write it before `{here}`")
     } else {
         format!(
@@ -423,6 +430,17 @@ mod tests {
           at: ready
           fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`; or did you mean label="ready"?
         "#);
+    }
+
+    #[test]
+    fn commands_that_steer_write_keys_and_input_is_read() {
+        let c = "start -> c -> b -> exit; c [shape=parallelogram, script=x, output_schema=";
+        insta::assert_snapshot!(reported("unwritten-key", &format!(r#"{c}routing]; b [shape=parallelogram, script="{{{{ context.verdict }}}} {{{{ context.output.z }}}}", stdin_source="context.verdict"]"#)), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", &format!(r#"{c}"{{}}"]; b [shape=parallelogram, script="{{{{ context.output.c.x }}}}", stdin_source="context.verdict"]"#)), @r"
+        1:166 warning: no stage before this writes `verdict`
+          at: context.verdict
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `b`
+        ");
     }
 
     #[test]

@@ -44,6 +44,12 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
                 ("does not end the run", "write it on an exit (shape=Msquare)")
             } else if &*attr.name == "show" && node.kind != NodeKind::Human {
                 ("asks no person", "write it on a human node (shape=hexagon)")
+            } else if matches!(&*attr.name, "merge_stderr" | "stdin_source")
+                && node.kind != NodeKind::Command
+            {
+                ("runs no script", "write it on a command (shape=parallelogram)")
+            } else if &*attr.name == "output_schema" && node.kind == NodeKind::Command {
+                continue;
             } else if &*attr.name == "script" && node.kind != NodeKind::Command {
                 ("runs no script", "use shape=parallelogram for a command")
             } else if asks_model {
@@ -97,6 +103,21 @@ mod tests {
         1:61 warning: `show` has no effect on `a`, an agent node, which asks no person
           at: show
           fix: write it on a human node (shape=hexagon)
+        ");
+    }
+
+    #[test]
+    fn output_schemas_and_input_are_of_commands_too() {
+        insta::assert_snapshot!(reported("without-effect", "start -> a -> b -> exit; a [prompt=x, stdin_source=goal, merge_stderr=true]; b [shape=parallelogram, script=x, output_schema=routing, output_retries=1]"), @r"
+        1:51 warning: `stdin_source` has no effect on `a`, an agent node, which runs no script
+          at: stdin_source
+          fix: write it on a command (shape=parallelogram)
+        1:70 warning: `merge_stderr` has no effect on `a`, an agent node, which runs no script
+          at: merge_stderr
+          fix: write it on a command (shape=parallelogram)
+        1:147 warning: `output_retries` has no effect on `b`, a command node, which asks no model
+          at: output_retries
+          fix: remove it, or make the node an agent (shape=box) or a prompt (shape=tab)
         ");
     }
 
@@ -160,9 +181,6 @@ mod tests {
     #[test]
     fn what_asks_no_model_takes_no_schema_and_no_tools() {
         insta::assert_snapshot!(reported("without-effect", r#"start -> a -> exit; a [shape=parallelogram, script=x, output_schema=routing, tools="grep"]"#), @r"
-        1:67 warning: `output_schema` has no effect on `a`, a command node, which asks no model
-          at: output_schema
-          fix: remove it, or make the node an agent (shape=box) or a prompt (shape=tab)
         1:90 warning: `tools` has no effect on `a`, a command node, which asks no model
           at: tools
           fix: remove it, or make the node an agent (shape=box) or a prompt (shape=tab)

@@ -1,0 +1,68 @@
+//! Commands that steer: what the output of a script means when its node has an `output_schema`.
+
+use std::borrow::Cow;
+
+use fabro_engine::{OutputSpec, Stage, keys};
+use fabro_events::EventBody;
+use fabro_routing::{Checked, Directives, Expected, check};
+use fabro_sandbox::Captured;
+use fabro_types::{Failure, FailureClass, Outcome};
+
+use crate::command::tail;
+use crate::llm::with_directives;
+
+/// How many bytes at the end of a large output are looked through for its JSON.
+const LARGEST_JSON: u64 = 4 << 20;
+
+/// What the output of a command has to be; `None` for anything.
+fn expected(stage: &Stage) -> Option<Expected<'_>> {
+    match &stage.spec().command()?.output {
+        OutputSpec::Free => None,
+        OutputSpec::Routing => Some(Expected::Routing),
+        OutputSpec::Schema(schema) => Some(Expected::Schema(schema)),
+    }
+}
+
+/// The JSON in the output of a command that succeeded: the last one of stdout, else of stderr. An output that is not
+/// what it has to be is a failure.
+pub(crate) fn json_of(
+    stage: &Stage,
+    stdout: &Captured,
+    stderr: &Captured,
+) -> Option<Result<serde_json::Value, Failure>> {
+    let expected = expected(stage)?;
+    let text = |captured| match captured {
+        &Captured::Text(ref text) => Cow::Borrowed(text.as_str()),
+        Captured::Large { path, .. } => tail(path, LARGEST_JSON).unwrap_or_default().into(),
+    };
+    let mut checked = [stdout, stderr].into_iter().map(|output| check(&text(output), expected));
+    let checked = checked.find(|it| *it != Checked::Missing).unwrap_or(Checked::Missing);
+    let problem = match checked {
+        Checked::Valid(value) => return Some(Ok(value)),
+        Checked::Missing => "it has no JSON object".to_owned(),
+        checked => checked.problem(),
+    };
+    let message = format!("the output does not match output_schema: {problem}");
+    Some(Err(Failure::new(FailureClass::Deterministic, message)))
+}
+
+/// The outcome of a command with this JSON in its output: of `routing` its directives, else `output.NODE`.
+pub(crate) fn steered(
+    stage: &Stage,
+    outcome: Outcome,
+    json: serde_json::Value,
+) -> (Outcome, Vec<EventBody>) {
+    let node = &*stage.at.node;
+    if !matches!(expected(stage), Some(Expected::Routing)) {
+        return (outcome.with_update(format!("{}{node}", keys::OUTPUT_PREFIX), json), Vec::new());
+    }
+    // Unlike a model, a script is of the author of the workflow.
+    let refusal = |key: &str| {
+        let is_output = key.strip_prefix(keys::OUTPUT_PREFIX).is_some_and(|rest| !rest.is_empty());
+        keys::refusal(key).filter(|_| !is_output)
+    };
+    let mut notices = Vec::new();
+    let directives = Directives::read(json);
+    let outcome = with_directives(outcome, (&stage.plan, node), directives, refusal, &mut notices);
+    (outcome, notices)
+}
