@@ -128,18 +128,19 @@ impl AgentSettings {
         }
     }
 
-    /// The same with the paths of a file in `dir` resolved: folders of skills become absolute, and
+    /// The same with the paths that the file `by` names resolved: folders of skills become absolute, and
     /// the JSON Schemas that tools name as `@file` are read. `home` is what `~` stands for.
     ///
     /// # Errors
     ///
     /// The file of a schema cannot be read, or does not hold a JSON object.
-    pub fn resolved(mut self, dir: &Path, home: Option<&Path>) -> Result<Self, ConfigError> {
+    pub fn resolved(mut self, by: &Path, home: Option<&Path>) -> Result<Self, ConfigError> {
+        let dir = by.parent().unwrap_or(by);
         for folder in self.skills.iter_mut().flatten() {
             *folder = expand(dir, home, folder);
         }
         for tool in &mut self.tools {
-            tool.read_parameters(dir, home)?;
+            tool.read_parameters(by, home)?;
         }
         Ok(self)
     }

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 
 use crate::detect::detect_providers;
 use crate::error::{ConfigError, Findings};
-use crate::file::read_text;
 use crate::reader::review;
 use crate::review::SettingsFile;
-use crate::trust::check_owner;
+use crate::trust::read_trusted;
 
 /// A setting in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -147,8 +146,7 @@ fn settings_of(
     path: PathBuf,
     kind: SettingsFile,
 ) -> Result<Vec<EffectiveSetting>, ConfigError> {
-    check_owner(&path, root)?;
-    let text = read_text(&path)?;
+    let text = read_trusted(&path, root)?;
     let (checked, review) = review(&text, kind.schema());
     if review.findings.iter().any(|finding| finding.severity == Severity::Error) {
         let list = review.findings;

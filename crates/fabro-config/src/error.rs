@@ -102,14 +102,20 @@ pub enum ConfigError {
         /// The id of the user.
         owner: u32,
     },
-    /// A git repository without settings in a project with settings.
+    /// A control file that was not there before a script in a sandbox started, which still runs.
     #[error(
-        "{} is a git repository inside the project {}, whose settings do not hold here: make {} (fabro init) for settings of its own, or run in {}",
-        repository.display(), project.display(), repository.join(FABRO_DIR).display(), project.display()
+        "{} was created while a script runs there in a sandbox, and is renamed when that ends: wait, or use --worktree",
+        .0.display()
     )]
-    NestedRepository {
-        /// The directory with the `.git`.
-        repository: PathBuf,
+    OfScript(PathBuf),
+    /// A project without settings in a project with settings.
+    #[error(
+        "{} has no settings, and those of the project {} around it do not hold here: make {} (fabro init) for settings of its own, or run in {}",
+        inner.display(), project.display(), inner.join(FABRO_DIR).display(), project.display()
+    )]
+    NestedProject {
+        /// The directory with a `.git` or a store.
+        inner: PathBuf,
         /// The root of the project.
         project: PathBuf,
     },

@@ -45,6 +45,7 @@ mod hooks;
 mod known_providers;
 mod locate;
 mod model;
+mod named;
 mod owner;
 mod provider;
 mod reader;

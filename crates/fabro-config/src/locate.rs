@@ -9,15 +9,16 @@ use fabro_types::control_files::{
 use fabro_types::{Span, nearest};
 
 use crate::error::{ConfigError, Findings};
-use crate::file::{expand, goal_text, read_text};
+use crate::file::{expand, read_text};
 use crate::model::ModelSettings;
+use crate::named::goal_text;
 use crate::reader::{Unsupported, find_span, find_string};
 use crate::run::{RunConfig, parse_as};
 use crate::settings::{RunDefaults, Settings};
 use crate::spelling::spelled_as_on_disk;
 use crate::store_dir::{project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
-use crate::trust::{check_link, check_owner};
+use crate::trust::{check_link, check_owner, read_trusted};
 
 /// Whether a workflow may have this extension.
 fn is_graph_extension(extension: &str) -> bool {
@@ -65,7 +66,7 @@ impl RunFile {
     /// The file cannot be read, or has over 1 MiB.
     pub fn goal(&self, home: Option<&Path>) -> Result<Option<String>, ConfigError> {
         let Some(goal) = self.config.goal.as_deref() else { return Ok(None) };
-        goal_text(self.dir(), home, goal).map(Some)
+        goal_text(&self.path, home, goal).map(Some)
     }
 
     /// What it sets over the settings of project and user (`weaker`): its providers, models and
@@ -78,7 +79,7 @@ impl RunFile {
     pub fn settings(&self, weaker: Settings, home: Option<&Path>) -> Result<Settings, ConfigError> {
         let own = Settings {
             model: ModelSettings::default(),
-            agent: self.config.agent.clone().resolved(self.dir(), home)?,
+            agent: self.config.agent.clone().resolved(&self.path, home)?,
             on_failure: self.config.on_failure,
             max_cost: self.config.max_cost,
             on_unavailable: self.config.on_unavailable,
@@ -150,7 +151,8 @@ fn locate_as(
     check_link(&path, project_root(cwd))?;
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => {
-            return existing(&path).and_then(|()| by_run_file(&path, home, unsupported));
+            existing(&path)?;
+            return by_run_file(&path, read_text(&path)?, home, unsupported);
         }
         Some(extension) if is_graph_extension(extension) => {}
         _ if arg.contains(['/', '\\']) => {}
@@ -178,11 +180,10 @@ fn stem_of_name(arg: &str, cwd: &Path) -> Option<String> {
 ///
 /// The file cannot be read, has over 1 MiB, or holds an error.
 pub fn load(path: &Path) -> Result<RunFile, ConfigError> {
-    load_as(path, Unsupported::Refused)
+    parsed(path, read_text(path)?, Unsupported::Refused)
 }
 
-fn load_as(path: &Path, unsupported: Unsupported) -> Result<RunFile, ConfigError> {
-    let text = read_text(path)?;
+fn parsed(path: &Path, text: String, unsupported: Unsupported) -> Result<RunFile, ConfigError> {
     let path = path.to_owned();
     match parse_as(&text, unsupported) {
         Ok((config, list)) => {
@@ -195,10 +196,11 @@ fn load_as(path: &Path, unsupported: Unsupported) -> Result<RunFile, ConfigError
 
 fn by_run_file(
     path: &Path,
+    text: String,
     home: Option<&Path>,
     unsupported: Unsupported,
 ) -> Result<Target, ConfigError> {
-    let run_file = load_as(path, unsupported)?;
+    let run_file = parsed(path, text, unsupported)?;
     let workflow_file = run_file.workflow_file(home);
     if !workflow_file.is_file() {
         let near = near_files(&workflow_file);
@@ -220,8 +222,8 @@ fn by_name(
     for folder in project_dirs(cwd).flat_map(workflow_folders) {
         let run_file = folder.join(name).join(RUN_FILES[0]);
         if run_file.is_file() {
-            check_owner(&run_file, project_root(cwd))?;
-            let target = by_run_file(&run_file, home, unsupported)?;
+            let text = read_trusted(&run_file, project_root(cwd))?;
+            let target = by_run_file(&run_file, text, home, unsupported)?;
             check_owner(&target.workflow_file, project_root(cwd))?;
             return Ok(target);
         }
@@ -278,8 +280,7 @@ fn is_run_file(path: &Path) -> bool {
 fn workflow_folders(dir: &Path) -> Vec<PathBuf> {
     let setting = |file: &str, name: &str| {
         let file = dir.join(file);
-        check_owner(&file, project_root(dir)).ok()?;
-        Some(find_string(&read_text(&file).ok()?, name))
+        Some(find_string(&read_trusted(&file, project_root(dir)).ok()?, name))
     };
     let [_, project, older] = SETTINGS_FILES;
     let own = setting(project, "project.directory").flatten();

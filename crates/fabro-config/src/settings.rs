@@ -10,10 +10,11 @@ use crate::agent::AgentSettings;
 use crate::checked_settings::CheckedSettings;
 use crate::concurrency::Concurrency;
 use crate::error::{ConfigError, Findings};
-use crate::file::{expand, goal_text, read_text};
+use crate::file::expand;
 use crate::git::GitSettings;
 use crate::hooks::{Hook, joined};
 use crate::model::ModelSettings;
+use crate::named::goal_text;
 use crate::provider::ProviderSettings;
 use crate::reader::{Unsupported, read};
 use crate::review::SettingsFile;
@@ -22,7 +23,7 @@ use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
 use crate::store_dir::{STORE_DIR, project_dir, project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
-use crate::trust::check_owner;
+use crate::trust::read_trusted;
 use crate::webhooks::{self, Webhook};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
@@ -254,22 +255,21 @@ fn settings_as(
     home: Option<&Path>,
     unsupported: Unsupported,
 ) -> Result<(Settings, Vec<Findings>), ConfigError> {
-    refuse_nested_repository(cwd)?;
+    refuse_nested_project(cwd)?;
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     for (path, kind) in settings_files(cwd, user_file) {
-        check_owner(&path, project_root(cwd))?;
-        let text = read_text(&path)?;
+        let text = read_trusted(&path, project_root(cwd))?;
         let (mut read, list) = match parse_with(&text, kind.schema(), unsupported) {
             Ok(read) => read,
             Err(list) => return Err(ConfigError::Invalid(Box::new(Findings { path, text, list }))),
         };
         let dir = path.parent().unwrap_or(cwd);
         read.model.script = read.model.script.map(|script| expand(dir, home, &script));
-        read.agent = read.agent.resolved(dir, home)?;
+        read.agent = read.agent.resolved(&path, home)?;
         read.sandbox = read.sandbox.resolved(dir, home);
         if let Some(goal) = read.defaults.goal.take() {
-            read.defaults.goal = Some(goal_text(dir, home, &goal)?);
+            read.defaults.goal = Some(goal_text(&path, home, &goal)?);
         }
         settings = settings.or(read);
         if !list.is_empty() {
@@ -279,27 +279,26 @@ fn settings_as(
     Ok((settings, warnings))
 }
 
-/// Refuses a `.git` that hides the settings of the project around it: anything may have created it, and the settings may
-/// ask for a sandbox.
-fn refuse_nested_repository(cwd: &Path) -> Result<(), ConfigError> {
+/// Refuses a `.git` or a store that hides the settings of the project around it: anything may have created it, and the
+/// settings may ask for a sandbox.
+fn refuse_nested_project(cwd: &Path) -> Result<(), ConfigError> {
     let own_files = |dir: &Path| settings_files(dir, None);
     // A store alone is not a decision for settings of its own: commands create one.
     let has_more = |dir: &Path| {
         let mut entries = dir.join(FABRO_DIR).read_dir().into_iter().flatten().flatten();
         entries.any(|entry| entry.file_name() != STORE_DIR)
     };
-    let Some(repository) = project_dir(cwd) else { return Ok(()) };
-    let is_repository = repository.join(".git").exists();
-    if !is_repository || has_more(repository) || !own_files(cwd).is_empty() {
+    let Some(inner) = project_dir(cwd) else { return Ok(()) };
+    if has_more(inner) || !own_files(cwd).is_empty() {
         return Ok(());
     }
-    let mut above = repository.parent();
+    let mut above = inner.parent();
     while let Some(dir) = above
         && let Some(project) = project_dir(dir)
     {
         if !own_files(dir).is_empty() {
-            let [repository, project] = [repository, project].map(Path::to_owned);
-            return Err(ConfigError::NestedRepository { repository, project });
+            let [inner, project] = [inner, project].map(Path::to_owned);
+            return Err(ConfigError::NestedProject { inner, project });
         }
         above = project.parent();
     }
@@ -362,14 +361,18 @@ mod tests {
             fs::write(path, "").unwrap();
         };
         let check = |expect: bool| assert_eq!(settings(&cwd, None, None).is_ok(), expect);
-        put("sub/.git/HEAD");
+        put("sub/.fabro/state/fabro.db");
         check(true);
         put(".fabro/state/fabro.db");
         check(true);
         fs::write(dir.path().join("project/.fabro/config.toml"), "_version = 1\n").unwrap();
+        check(false);
+        fs::remove_dir_all(sub.join(".fabro")).unwrap();
+        check(true);
+        put("sub/.git/HEAD");
         let error = settings(&cwd, None, None).unwrap_err().to_string();
         let error = error.replace(&dir.path().display().to_string(), "DIR");
-        insta::assert_snapshot!(error, @"DIR/project/sub is a git repository inside the project DIR/project, whose settings do not hold here: make DIR/project/sub/.fabro (fabro init) for settings of its own, or run in DIR/project");
+        insta::assert_snapshot!(error, @"DIR/project/sub has no settings, and those of the project DIR/project around it do not hold here: make DIR/project/sub/.fabro (fabro init) for settings of its own, or run in DIR/project");
         // Another one, nearer or between them, changes nothing.
         put("sub/deeper/.git/HEAD");
         check(false);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use serde_with::skip_serializing_none;
 
 use crate::error::ConfigError;
-use crate::file::read_named;
+use crate::named::read_named;
 
 /// One `[run.agent.mcp.NAME]`: a server of the Model Context Protocol. Its tools need the permission
 /// `full`.
@@ -100,16 +100,16 @@ pub enum HttpMethod {
 }
 
 impl HttpTool {
-    /// Replaces `@FILE` in `parameters` with the content of that file.
+    /// Replaces `@FILE` in `parameters` with the content of that file; the file `by` names it.
     pub(crate) fn read_parameters(
         &mut self,
-        dir: &Path,
+        by: &Path,
         home: Option<&Path>,
     ) -> Result<(), ConfigError> {
         let Some(file) = self.parameters.as_str().and_then(|text| text.strip_prefix('@')) else {
             return Ok(());
         };
-        let (path, text) = read_named(dir, home, file)?;
+        let (path, text) = read_named(by, home, file)?;
         let schema = serde_json::from_str::<Map<String, Value>>(&text);
         self.parameters =
             schema.map(Value::Object).map_err(|source| ConfigError::Schema(path, source))?;

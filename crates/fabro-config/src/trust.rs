@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use fabro_types::ControlFile;
+use fabro_types::running_scripts::may_be_of_script;
 
 use crate::error::ConfigError;
+use crate::file::read_checked;
 use crate::owner::{is_own, others_may_write};
 use crate::store_dir::{outermost_root, project_root};
 
@@ -21,32 +23,49 @@ use crate::store_dir::{outermost_root, project_root};
 ///
 /// # Errors
 ///
-/// Another user owns it or can write it, or [`check_link`] refuses it. If its metadata cannot be read, this is not an
+/// Another user owns it or can write it, a script that still runs in a sandbox may have created it, or [`check_link`]
+/// refuses it. If its metadata cannot be read, this is not an
 /// error.
 pub fn check_owner(path: &Path, root: &Path) -> Result<(), ConfigError> {
-    let looked = [fs::symlink_metadata(path), fs::metadata(path)];
-    let found = || looked.iter().flatten();
-    if let Some(foreign) = found().find(|it| !is_own(it)) {
-        return Err(ConfigError::Owner { path: path.to_owned(), owner: foreign.uid() });
+    let is_found = |path: &Path| kind(path) == Some(ControlFile::Found);
+    if path.strip_prefix(root).is_ok_and(is_found) && may_be_of_script(path) {
+        return Err(ConfigError::OfScript(path.to_owned()));
     }
-    if found().any(others_may_write) {
-        return Err(ConfigError::Writable(path.to_owned()));
+    for found in [fs::symlink_metadata(path), fs::metadata(path)].iter().flatten() {
+        check_found(path, found)?;
     }
     check_link(path, root)
+}
+
+fn check_found(path: &Path, found: &Metadata) -> Result<(), ConfigError> {
+    if !is_own(found) {
+        return Err(ConfigError::Owner { path: path.to_owned(), owner: found.uid() });
+    }
+    if others_may_write(path, found) {
+        return Err(ConfigError::Writable(path.to_owned()));
+    }
+    Ok(())
+}
+
+/// Reads a control file, and refuses it as [`check_owner`] does. Another user may exchange it meanwhile: what was opened
+/// is checked.
+pub(crate) fn read_trusted(path: &Path, root: &Path) -> Result<String, ConfigError> {
+    check_owner(path, root)?;
+    read_checked(path, |found| check_found(path, found))
 }
 
 /// Refuses a control file that is reached by a link in the project to a file in the project with an unprotected name
 /// ([`control_files`](fabro_types::control_files)): agents and sandboxed scripts may write that file. A project in
 /// another one counts as a part of it: agents work there too. A `.dot` file does not protect itself: it may become a workflow
-/// after it was written.
+/// after it was written. Links of other users on the way are refused too.
 ///
 /// # Errors
 ///
 /// The path goes through such a link. If it cannot be resolved, this is not an error.
 pub fn check_link(path: &Path, root: &Path) -> Result<(), ConfigError> {
-    let root = outermost_root(root);
-    let Ok(real_root) = root.canonicalize() else { return Ok(()) };
     let path_in_root = without_dots(path);
+    let root = if path_in_root.starts_with(root) { outermost_root(root) } else { root };
+    let Ok(real_root) = root.canonicalize() else { return Ok(()) };
     let in_root = path_in_root.strip_prefix(root).ok();
     // Who names another file trusts it.
     if in_root.is_some_and(|path| kind(path).is_none_or(|it| it == ControlFile::Git)) {
@@ -69,6 +88,9 @@ pub fn check_link(path: &Path, root: &Path) -> Result<(), ConfigError> {
         }
         resolved.push(part);
         let Ok(target) = fs::read_link(&resolved) else { continue };
+        if let Some(foreign) = fs::symlink_metadata(&resolved).ok().filter(|it| !is_own(it)) {
+            return Err(ConfigError::Owner { path: resolved, owner: foreign.uid() });
+        }
         // An agent may replace a link behind the first one.
         if links > 0 && is_writable(&resolved) {
             return refused(&resolved);
@@ -131,7 +153,7 @@ pub fn check_named_file(path: &Path, workflow: &Path) -> Result<(), ConfigError>
     if let Some(foreign) = found().find(|it| !is_own(it) && it.uid() != by.uid()) {
         return Err(ConfigError::Owner { path: path.to_owned(), owner: foreign.uid() });
     }
-    if found().any(others_may_write) && !others_may_write(&by) {
+    if found().any(|it| others_may_write(path, it)) && !others_may_write(workflow, &by) {
         return Err(ConfigError::Writable(path.to_owned()));
     }
     check_link(path, project_root(workflow.parent().unwrap_or(workflow)))

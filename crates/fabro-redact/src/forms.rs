@@ -23,6 +23,8 @@ const SHORTEST_IN_PIECES: usize = 24;
 
 /// Unreserved characters of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Characters that Python's `quote` keeps.
+const QUOTE: &AsciiSet = &STRICT.remove(b'/');
 /// Characters that JavaScript's `encodeURIComponent` keeps.
 const COMPONENT: &AsciiSet =
     &STRICT.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
@@ -51,7 +53,7 @@ pub(crate) fn forms(value: &str) -> Vec<Vec<u8>> {
         forms.extend([escape(&once), once]);
     }
     if value.len() <= LONG {
-        for set in [STRICT, COMPONENT, PATH] {
+        for set in [STRICT, QUOTE, COMPONENT, PATH] {
             let upper = utf8_percent_encode(value, set).to_string();
             forms.extend([lower_escapes(&upper), upper]);
         }
@@ -208,6 +210,8 @@ mod tests {
         a\/b \"\u00fc\"\n+?~
         a%2fb%20%22%c3%bc%22%0a%2b%3f~
         a%2Fb%20%22%C3%BC%22%0A%2B%3F~
+        a/b%20%22%c3%bc%22%0a%2b%3f~
+        a/b%20%22%C3%BC%22%0A%2B%3F~
         a/b%20%22%c3%bc%22%0a+%3f~
         a/b%20%22%C3%BC%22%0A+%3F~
         a%2fb+%22%c3%bc%22%0a%2b%3f%7e

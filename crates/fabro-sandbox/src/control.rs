@@ -1,11 +1,10 @@
 //! The control files of a working directory: those that later runs obey.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use fabro_types::ControlFile;
+use fabro_types::running_scripts::{LinkId, link_id};
 
 use crate::files::is_workflow;
 use crate::walk::{WalkError, walk};
@@ -27,9 +26,8 @@ fn is_control_file(root: &Path, below: &Path) -> bool {
 /// A file or directory that later runs obey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The inode of a link and its ctime, as inodes are reused: nothing can be mounted on a link, so a script could
-    /// replace it.
-    pub(crate) link: Option<(u64, i64, i64)>,
+    /// Of a link, on which nothing can be mounted, so that a script could replace it.
+    pub(crate) link: Option<LinkId>,
 }
 
 /// Control files by their paths. A control directory is one entry.
@@ -60,8 +58,7 @@ impl Scope {
                 let inside = path.strip_prefix(root).unwrap_or(&path);
                 if is_control_file(root, inside) {
                     let is_link = kind.is_none_or(|kind| kind.is_symlink());
-                    let link = is_link.then(|| fs::symlink_metadata(&path).ok()).flatten();
-                    let link = link.map(|link| (link.ino(), link.ctime(), link.ctime_nsec()));
+                    let link = is_link.then(|| link_id(&path)).flatten();
                     found.insert(path, Entry { link });
                 } else if entry.file_name() != ".git" && kind.is_none_or(|kind| kind.is_dir()) {
                     below.push(path);

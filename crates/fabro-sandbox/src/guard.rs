@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabro_types::ControlFile;
+use fabro_types::running_scripts::{scripts_ended, scripts_run};
 use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
 use rustix::io::Errno;
 
@@ -59,6 +60,7 @@ impl Guarded {
         check.renamed.insert_str(0, &std::mem::take(&mut state.unreported));
         if check.error.is_none() && state.scripts == 0 {
             *state = GuardState::default();
+            scripts_ended(&self.scope.root);
         }
         check
     }
@@ -86,7 +88,12 @@ impl ControlGuard {
         let (mut found, walked) = guarded.scope.control_files();
         walked.map_err(unguarded)?;
         let state_now = &mut *state;
-        let baseline = state_now.baseline.get_or_insert_with(|| found.clone());
+        let baseline = state_now.baseline.get_or_insert_with(|| {
+            let written = guarded.scope.skipped.iter().map(|path| (path.clone(), None));
+            let before = found.iter().map(|(path, entry)| (path.clone(), entry.link));
+            scripts_run(&guarded.scope.root, before.chain(written).collect());
+            found.clone()
+        });
         found.retain(|path, entry| baseline.get(path) == Some(entry));
         if !state_now.files.contains_key(state_dir) {
             let file = BaselineFile::write(state_dir, &guarded.scope, baseline)
@@ -164,10 +171,21 @@ impl Check {
     }
 }
 
-/// Renames the control files that are not in the baseline.
+/// Renames the control files that are not in the baseline, and then those in a directory that was renamed.
 pub(crate) fn check(scope: &Scope, baseline: &ControlFiles) -> Check {
+    let mut check = Check::default();
+    loop {
+        let before = check.renamed.len();
+        rename_new(scope, baseline, &mut check);
+        if check.renamed.len() == before || check.error.is_some() {
+            return check;
+        }
+    }
+}
+
+fn rename_new(scope: &Scope, baseline: &ControlFiles, check: &mut Check) {
     let (now, walked) = scope.control_files();
-    let mut check = Check { error: walked.err().map(unguarded), ..Check::default() };
+    check.error = walked.err().map(unguarded);
     for (path, _) in now.iter().filter(|(path, entry)| baseline.get(*path) != Some(*entry)) {
         let name = path.strip_prefix(&scope.root).unwrap_or(path).to_string_lossy();
         match rename(&scope.root, path) {
@@ -192,7 +210,6 @@ pub(crate) fn check(scope: &Scope, baseline: &ControlFiles) -> Check {
             }
         }
     }
-    check
 }
 
 fn unguarded(error: WalkError) -> ExecError {
@@ -244,6 +261,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use fabro_types::running_scripts::may_be_of_script;
 
     use super::*;
     use crate::control::protected_paths;
@@ -327,6 +346,32 @@ mod tests {
         let git = BTreeSet::from([ground.root.join(".git")]);
         assert_eq!(protected_paths(&ground.root, &guard.found), git);
         assert_eq!(renamed(guard.finish()), "", "it was there before");
+    }
+
+    #[test]
+    fn nothing_reads_what_a_running_script_has_created() {
+        let ground = Ground::new();
+        let of_script = |name: &str| may_be_of_script(&ground.root.join(name));
+        ground.write("AGENTS.md");
+        let guard = ground.guard();
+        ground.write("fabro.toml");
+        assert!(of_script("fabro.toml") && !of_script("AGENTS.md") && !of_script("own/AGENTS.md"));
+        let second = ground.guard();
+        guard.finish();
+        assert!(of_script("fabro.toml"));
+        second.finish();
+        assert!(!of_script("fabro.toml"));
+    }
+
+    #[test]
+    fn control_files_in_a_renamed_directory_are_renamed_too() {
+        let ground = Ground::new();
+        let guard = ground.guard();
+        ground.write("demo.fabro/sub/fabro.toml");
+        insta::assert_snapshot!(renamed(guard.finish()), @r"
+        fabro: later runs would obey demo.fabro, so it was renamed to demo.fabro.from-sandbox
+        fabro: later runs would obey demo.fabro.from-sandbox/sub/fabro.toml, so it was renamed to fabro.toml.from-sandbox
+        ");
     }
 
     #[test]

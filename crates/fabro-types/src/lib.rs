@@ -37,6 +37,7 @@ mod permissions;
 mod pest_error;
 mod provider_kind;
 mod reserved;
+pub mod running_scripts;
 mod skip;
 mod status;
 mod syntax;

@@ -197,3 +197,35 @@ fn named_files_with_a_protected_name_are_no_links_to_others() {
     check("y.fabro", "s.sh", true);
     check(".fabro/workflows/w/workflow.fabro", "../../docs/s.sh", true);
 }
+
+#[test]
+fn links_on_the_way_belong_to_the_user() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: only root can make links of other users");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [real, link] = ["real/.fabro", "sub/.fabro"].map(|name| dir.path().join(name));
+    fs::create_dir_all(&real).unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    fs::write(real.join("config.toml"), "").unwrap();
+    symlink("../real/.fabro", &link).unwrap();
+    let check = || check_owner(&link.join("config.toml"), dir.path());
+    check().unwrap();
+    lchown(&link, Some(12345), None).unwrap();
+    assert!(matches!(check(), Err(ConfigError::Owner { owner: 12345, .. })));
+}
+
+/// The links of users are of the project, or of one of their own.
+#[test]
+fn links_of_a_user_are_judged_by_the_nearest_project() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for folder in [".fabro/state", "dotfiles", ".config/fabro", "project/.git"] {
+        fs::create_dir_all(path(folder)).unwrap();
+    }
+    fs::write(path("dotfiles/settings"), "").unwrap();
+    symlink(path("dotfiles/settings"), path(".config/fabro/config.toml")).unwrap();
+    check_owner(&path(".config/fabro/config.toml"), &path("project")).unwrap();
+    assert!(check_owner(&path(".config/fabro/config.toml"), dir.path()).is_err());
+}

@@ -125,6 +125,7 @@ impl AnnouncedCall {
                 let is_inside =
                     |path| files::is_inside(files, path) && is_literal(files, path, &[]);
                 self.paths.iter().all(|path| is_inside(path))
+                    && self.texts.iter().all(|text| may_be_read(files, text))
             }
             ToolKind::Edit => may_change(false),
             ToolKind::Delete | ToolKind::Move => may_change(true),
@@ -159,13 +160,14 @@ fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
 
 /// What a program may take for the path in a text: without white space and quotes around it, a `file:` URI decoded.
 fn plain(text: &str) -> Cow<'_, str> {
-    let text = text.trim().trim_matches(['"', '\'', '`']);
+    let text = text.trim_matches(|c: char| c.is_whitespace() || "\"'`".contains(c));
     let rest = match text.split_at_checked("file:".len()) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file:") => rest,
         _ => return text.into(),
     };
     let path = rest.strip_prefix("//").map(|it| it.strip_prefix("localhost").unwrap_or(it));
-    percent_decode_str(path.unwrap_or(rest)).decode_utf8_lossy()
+    let path = path.unwrap_or(rest);
+    percent_decode_str(path.split(['#', '?']).next().unwrap_or(path)).decode_utf8_lossy()
 }
 
 /// Whether a path means the file of this name, as far as can be seen: it exists, or has no characters that the agent's
@@ -190,6 +192,12 @@ fn is_path(files: &LocalFiles, text: &str) -> bool {
     } else {
         !text.contains('\n') || is_in_directory()
     }
+}
+
+/// Whether a text that may be a path may be that of a file that is read.
+fn may_be_read(files: &LocalFiles, text: &str) -> bool {
+    let path = Path::new(text);
+    !is_path(files, text) || files::is_inside(files, path) && is_literal(files, path, &[])
 }
 
 /// Whether a text that may be a path may be that of a file that is changed.
@@ -280,6 +288,8 @@ mod tests {
             &*uri("guarded"),
             "file:guarded",
             "guarded\n",
+            "\"' guarded '\"",
+            "file:guarded#L1",
             "\"guarded\"",
             "~/guarded",
             "guarded/*",
@@ -299,6 +309,18 @@ mod tests {
         }
         for name in ["~/.netrc", "file:///etc/passwd", "file:..%2fx"] {
             assert!(!covered("read", json!({ "locations": [{ "path": name }] })), "{name}");
+        }
+        for value in [
+            json!({ "file": "/etc/passwd" }),
+            json!({ "paths": ["docs", "/etc"] }),
+            json!({ "files": [{ "uri": "file:///etc/passwd" }] }),
+            json!({ "file": "../x" }),
+        ] {
+            assert!(!covered("read", json!({ "rawInput": value })), "{value}");
+        }
+        for value in [json!({ "query": "fn main() {\n" }), json!({ "glob": "**/*.rs", "limit": 3 })]
+        {
+            assert!(covered("search", json!({ "rawInput": value })), "{value}");
         }
         assert!(covered("search", json!({ "locations": [{ "path": "docs/*.md" }] })));
         assert!(input("edit", json!({ "new_string": "Is it *this*?" })));

@@ -1,0 +1,95 @@
+//! The control files that were there before scripts in a sandbox started. While these run, no other run or agent of the
+//! process may read one that they have created: it is renamed when they end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Which link it was: its inode and ctime, as inodes are reused.
+pub type LinkId = (u64, i64, i64);
+
+/// Control files and directories by their paths. A script may replace a link, and no other file.
+pub type ControlFiles = BTreeMap<PathBuf, Option<LinkId>>;
+
+#[derive(Debug)]
+struct Running {
+    before: ControlFiles,
+    /// How many guards have announced scripts there.
+    guards: usize,
+}
+
+/// By working directory.
+static RUNNING: Mutex<BTreeMap<PathBuf, Running>> = Mutex::new(BTreeMap::new());
+
+fn running() -> MutexGuard<'static, BTreeMap<PathBuf, Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What identifies a link; `None` for what is none, or is not there.
+pub fn link_id(path: &Path) -> Option<LinkId> {
+    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink)?;
+    Some((found.ino(), found.ctime(), found.ctime_nsec()))
+}
+
+/// Scripts run in a working directory, in which these control files were before.
+pub fn scripts_run(root: &Path, before: ControlFiles) {
+    let mut running = running();
+    running.entry(root.to_owned()).or_insert(Running { before, guards: 0 }).guards += 1;
+}
+
+/// These scripts have ended, and what they created has been renamed.
+pub fn scripts_ended(root: &Path) {
+    let mut running = running();
+    if let Some(at) = running.get_mut(root) {
+        at.guards -= 1;
+        if at.guards == 0 {
+            running.remove(root);
+        }
+    }
+}
+
+/// Whether a control file may be that of a script which still runs: it is in its working directory, and was not there
+/// before.
+pub fn may_be_of_script(path: &Path) -> bool {
+    running().iter().filter(|(root, _)| path.starts_with(root)).any(|(root, at)| {
+        let is_old = |it: &Path| {
+            let before = at.before.get(it);
+            before.is_some_and(|link| link.is_none() || *link == link_id(it))
+        };
+        !path.ancestors().take_while(|it| it != root).any(is_old)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_from_before_are_not_of_a_script() {
+        let dir = std::env::temp_dir().join(format!("fabro-running-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let link = dir.join("CLAUDE.md");
+        std::os::unix::fs::symlink("AGENTS.md", &link).unwrap();
+        let check = |path: &str| may_be_of_script(&dir.join(path));
+        assert!(!check("fabro.toml"));
+        let before = [(dir.join("sub/.fabro"), None), (link.clone(), link_id(&link))];
+        for _ in 0..2 {
+            scripts_run(&dir, before.clone().into());
+        }
+        for path in ["fabro.toml", "other/.fabro/config.toml", "sub/AGENTS.md"] {
+            assert!(check(path), "{path}");
+        }
+        assert!(!check("sub/.fabro/config.toml") && !check("CLAUDE.md"));
+        assert!(!may_be_of_script(Path::new("/else/fabro.toml")));
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, "").unwrap();
+        assert!(check("CLAUDE.md"));
+        scripts_ended(&dir);
+        assert!(check("fabro.toml"));
+        scripts_ended(&dir);
+        assert!(!check("fabro.toml"));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
