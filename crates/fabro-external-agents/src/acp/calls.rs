@@ -160,7 +160,8 @@ fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
 
 /// What a program may take for the path in a text: without white space and quotes around it, a `file:` URI decoded.
 fn plain(text: &str) -> Cow<'_, str> {
-    let text = text.trim_matches(|c: char| c.is_whitespace() || "\"'`".contains(c));
+    let text =
+        text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || "\"'`".contains(c));
     let rest = match text.split_at_checked("file:".len()) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file:") => rest,
         _ => return text.into(),
@@ -290,6 +291,7 @@ mod tests {
             "guarded\n",
             "\"' guarded '\"",
             "file:guarded#L1",
+            "guarded\0",
             "\"guarded\"",
             "~/guarded",
             "guarded/*",
