@@ -106,7 +106,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     }
     if mode != Mode::Json {
         if mode != Mode::Quiet {
-            output::stderr(&still_waiting(&result, &waited, global));
+            output::stderr(&unshown_questions(&result, &waited, global));
         }
         output::stderr(&wrapped_lines(&message(&result, id, global)));
         if !std::io::stderr().is_terminal()
@@ -169,13 +169,18 @@ async fn waiting_before(run: &Run, global: &Global) -> anyhow::Result<Vec<String
     Ok(gate_names(&open_gates_of_family(&global.store_to_read()?, run.id()).await?))
 }
 
-/// The questions of gates that wait as before: this process did not show them.
-fn still_waiting(result: &DriveResult, waited: &[String], global: &Global) -> String {
+/// The questions of gates that this process did not show: they wait as before, or there was no
+/// prompt and they have texts that the line of the question leaves out.
+fn unshown_questions(result: &DriveResult, waited: &[String], global: &Global) -> String {
     let DriveResult::Paused { gates, .. } = result else { return String::new() };
     let names = gate_names(gates);
-    let still = gates.iter().zip(&names).filter(|(_, name)| waited.contains(name));
-    let still: Vec<Gate> = still.map(|(gate, _)| gate.clone()).collect();
-    questions(&still, global.paint_stderr())
+    let has_texts = |gate: &Gate| !gate.show.is_empty() || !gate.failures.is_empty();
+    let is_unshown = |(gate, name): &(&Gate, &String)| {
+        waited.contains(name) || !has_prompts() && has_texts(gate)
+    };
+    let unshown = gates.iter().zip(&names).filter(is_unshown);
+    let unshown: Vec<Gate> = unshown.map(|(gate, _)| gate.clone()).collect();
+    questions(&unshown, global.paint_stderr())
 }
 
 pub(crate) fn mode(shown: ShownArgs, global: &Global) -> Mode {
@@ -187,9 +192,13 @@ pub(crate) fn mode(shown: ShownArgs, global: &Global) -> Mode {
     }
 }
 
+fn has_prompts() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
 /// Gates are asked on the terminal, if there is one.
 fn interviewer(progress: &Arc<Progress>) -> Arc<dyn Interviewer> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !has_prompts() {
         return Arc::new(Unavailable);
     }
     Arc::new(TerminalInterviewer::new().suspending(Arc::clone(progress)))

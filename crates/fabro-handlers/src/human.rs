@@ -581,8 +581,8 @@ fn failures(stage: &Stage) -> Vec<String> {
     shown
 }
 
-/// The list elements of the gate's branch, outermost first.
-fn element(stage: &Stage) -> Result<Option<String>, Failure> {
+/// The list elements that the stage runs for, outermost first.
+pub(crate) fn element(stage: &Stage) -> Result<Option<String>, Failure> {
     let branch = BranchPath::new(stage.branch.as_deref().unwrap_or_default());
     let mut names: Vec<&Arc<str>> = Vec::new();
     for fan_out in branch.fan_outs() {
@@ -592,7 +592,9 @@ fn element(stage: &Stage) -> Result<Option<String>, Failure> {
         names.retain(|name| list.is_none_or(|list| **name != list.name));
         names.extend(list.map(|list| &list.name));
     }
-    let mut items = Vec::new();
+    let of_parent = stage.context.text(crate::PARENT_ITEM);
+    let mut items: Vec<String> = [of_parent.to_owned()].into();
+    items.retain(|item| !item.is_empty());
     for name in names {
         if let Some(value) = stage.context.get(name) {
             items.push(item_name(&*value_of(stage, value)?));

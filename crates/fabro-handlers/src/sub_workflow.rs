@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blobs::read_inner;
 use crate::children::{ChildWorkflow, ChildWorkflows};
 use crate::common::{canceled, failed, warn};
+use crate::human::element;
 use crate::preamble::Preambles;
 use crate::render::render_value;
 
@@ -480,6 +481,9 @@ async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch,
     if !text.is_empty() {
         context.insert(crate::PARENT_PREAMBLE.to_owned(), Arc::new(text.into()));
     }
+    if let Some(item) = element(stage)? {
+        context.insert(crate::PARENT_ITEM.to_owned(), Arc::new(item.into()));
+    }
     let dir = stage.context.text(crate::WORKFLOW_DIR);
     if !dir.is_empty() {
         let file = stage.spec().manager().and_then(|manager| manager.file.as_deref());
@@ -495,8 +499,9 @@ async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch,
 /// A context as one value. A condition or a template that looks into it sees no references, except
 /// to large values.
 fn final_context(context: &Context, blobs: &dyn BlobStore) -> Result<Value, ReadError> {
-    // The preamble of the parent is the parent's own.
-    let own = context.iter().filter(|(key, _)| *key != crate::PARENT_PREAMBLE);
+    // What only the parent knows is not a result.
+    let of_parent = [crate::PARENT_PREAMBLE, crate::PARENT_ITEM];
+    let own = context.iter().filter(|(key, _)| !of_parent.contains(key));
     let mut all =
         Value::Object(own.map(|(key, value)| (key.to_owned(), Value::clone(value))).collect());
     read_inner(&mut all, blobs)?;

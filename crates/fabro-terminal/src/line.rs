@@ -1,8 +1,8 @@
 use std::fmt::Write as _;
 
 use fabro_events::{
-    CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, GateOption, PauseReason,
-    PlannedBranch, Tier,
+    CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, GateOption, ParentStage,
+    PauseReason, PlannedBranch, Tier,
 };
 use fabro_gate::default_option;
 use fabro_types::{BranchPath, Failure, FailureClass, Usage, one_line, took};
@@ -24,11 +24,15 @@ pub struct Line {
 
 /// Renders one event as a sentence.
 pub fn line(event: &Event) -> Line {
-    let name = name(event);
+    line_of(event, &name(event))
+}
+
+/// Like [`line`], with this name of the event's stage.
+pub(crate) fn line_of(event: &Event, name: &str) -> Line {
     let (mark, text) = run_line(event)
-        .or_else(|| stage_line(event, &name))
-        .or_else(|| other_line(event, &name))
-        .or_else(|| agent_line(event, &name))
+        .or_else(|| stage_line(event, name))
+        .or_else(|| other_line(event, name))
+        .or_else(|| agent_line(event, name))
         .unwrap_or_else(|| (Mark::Note, kind(event)));
     Line { depth: depth(event), mark, text }
 }
@@ -72,17 +76,38 @@ pub(crate) fn depth(event: &Event) -> usize {
 
 /// `NODE`, or `NODE@VISIT` from the second visit; `NODE[0]` in the branch of the first element of a list.
 pub(crate) fn name(event: &Event) -> String {
-    name_in(event, "")
+    name_in(event, &Holder::default())
 }
 
-/// Like [`name`], in a sub-workflow that runs for these list elements.
-pub(crate) fn name_in(event: &Event, outer: &str) -> String {
+/// Which of several sub-workflows at the same time a run is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holder {
+    /// The list elements that it runs for, as `[3]`.
+    pub(crate) elements: String,
+    /// The stage that runs it, as `NODE/`, if it is in a branch without list elements.
+    pub(crate) path: String,
+}
+
+impl Holder {
+    /// The holder of the sub-workflow that this stage of a run with the holder `self` runs.
+    pub(crate) fn below(&self, parent: &ParentStage) -> Self {
+        let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
+        let elements = self.elements.clone() + &branch.elements();
+        let is_named = parent.branch.is_some() && elements.is_empty();
+        let own = if is_named { format!("{}/", parent.node_id) } else { String::new() };
+        Self { elements, path: self.path.clone() + &own }
+    }
+}
+
+/// Like [`name`], in a sub-workflow.
+pub(crate) fn name_in(event: &Event, holder: &Holder) -> String {
     let node = event.entry.node_id.as_deref().unwrap_or_default();
     let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
-    let elements = outer.to_owned() + &branch.elements();
+    let Holder { elements, path } = holder;
+    let name = format!("{path}{node}{elements}{}", branch.elements());
     match event.entry.visit {
-        Some(visit) if visit > 1 => format!("{node}{elements}@{visit}"),
-        _ => format!("{node}{elements}"),
+        Some(visit) if visit > 1 => format!("{name}@{visit}"),
+        _ => name,
     }
 }
 

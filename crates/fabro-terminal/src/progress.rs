@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fabro_events::{Event, EventBody, EventSink, ParentStage, PauseReason};
-use fabro_types::{BranchPath, RunId, RunStatus, escaped_json, one_line, tokens, took};
+use fabro_types::{RunId, RunStatus, escaped_json, one_line, tokens, took};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::children::{Child, add_running, is_run_by};
 use crate::echo::Echo;
-use crate::line::Line;
+use crate::line::{Holder, Line};
 use crate::live_area::{LiveArea, terminal_size};
 use crate::live_output::{STAGES, StageDirs, last_lines};
 use crate::paint::{Mark, Paint, clean_painted};
@@ -349,10 +349,10 @@ impl State {
             _ => None,
         };
         let above = parent.as_ref().map_or(0, |parent| self.depth_of(parent));
-        let elements = parent.as_ref().map(|parent| self.elements_of(parent)).unwrap_or_default();
+        let holder = parent.as_ref().map(|parent| self.holder_of(parent)).unwrap_or_default();
         let child = self.children.entry(event.run_id);
         let child =
-            child.or_insert_with(|| Child { story: Story::below(above + 1, elements), parent });
+            child.or_insert_with(|| Child { story: Story::below(above + 1, holder), parent });
         let mut lines = child.story.tell(event);
         if has_prompt(event, mode) {
             lines.pop();
@@ -381,11 +381,10 @@ impl State {
         stage.map_or(story.depth(), |(_, stage)| stage.depth)
     }
 
-    /// The list elements that the sub-workflow of a stage runs for.
-    fn elements_of(&self, parent: &ParentStage) -> String {
+    /// The holder of the sub-workflow that a stage runs.
+    fn holder_of(&self, parent: &ParentStage) -> Holder {
         let story = self.children.get(&parent.run_id).map_or(&self.story, |child| &child.story);
-        let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
-        story.elements().to_owned() + &branch.elements()
+        story.holder().below(parent)
     }
 
     /// All running stages, those of a sub-workflow below the stage that runs it.

@@ -6,7 +6,7 @@ use fabro_types::{BranchPath, NodeKind, RunId, Status, Usage, one_line};
 
 use crate::agent_line::call;
 use crate::fan_out::FanOuts;
-use crate::line::{self, Line, why};
+use crate::line::{self, Holder, Line, why};
 use crate::paint::Mark;
 use crate::summary::Summary;
 use crate::text::QUOTED;
@@ -18,8 +18,7 @@ pub struct Story {
     running: BTreeMap<Arc<str>, RunningStage>,
     /// How many fan-outs and sub-workflows the run itself is inside.
     depth: usize,
-    /// The list elements that the run is for.
-    elements: String,
+    holder: Holder,
     /// Finished stages whose edge is not known yet, by branch.
     pending: BTreeMap<Arc<str>, StageLine>,
     fan_outs: FanOuts,
@@ -185,14 +184,13 @@ pub struct StageLine {
 }
 
 impl Story {
-    /// The story of a sub-workflow that runs for these list elements, indented below its parent.
-    pub(crate) fn below(depth: usize, elements: String) -> Self {
-        Self { depth, elements, ..Self::default() }
+    /// The story of a sub-workflow, indented below its parent.
+    pub(crate) fn below(depth: usize, holder: Holder) -> Self {
+        Self { depth, holder, ..Self::default() }
     }
 
-    /// The list elements that the run is for, as `[3]`; empty for a top-level run.
-    pub(crate) fn elements(&self) -> &str {
-        &self.elements
+    pub(crate) fn holder(&self) -> &Holder {
+        &self.holder
     }
 
     pub(crate) fn depth(&self) -> usize {
@@ -226,7 +224,7 @@ impl Story {
             stage.branches = self.fan_outs.count(fork);
         }
         if has_own_line(event) {
-            let line = line::line(event);
+            let line = line::line_of(event, &line::name_in(event, &self.holder));
             lines.push(StoryLine::Note(Line { depth: line.depth + self.depth, ..line }));
         }
         lines
@@ -312,7 +310,7 @@ impl Story {
             visit: event.entry.visit.unwrap_or(1),
         };
         RunningStage {
-            name: line::name_in(event, &self.elements),
+            name: line::name_in(event, &self.holder),
             label: event.entry.node_label.clone(),
             handler,
             depth: line::depth(event) + self.depth,
@@ -333,7 +331,7 @@ impl Story {
         let outcome = &end.outcome;
         let notes = || outcome.notes.as_deref().map(|notes| one_line(notes, QUOTED));
         StageLine {
-            name: line::name_in(event, &self.elements),
+            name: line::name_in(event, &self.holder),
             label: event.entry.node_label.clone(),
             depth: line::depth(event) + self.depth,
             status: outcome.status,

@@ -60,6 +60,43 @@ fn gates_of_two_sub_workflows_are_told_apart() {
 }
 
 #[test]
+fn a_gate_of_a_sub_workflow_names_its_element_and_shows_what_it_is_about() {
+    let _filters = filters().bind_to_scope();
+    let child = "digraph { start -> look -> ask; look [shape=parallelogram, script=\"echo fresh\"]
+        ask [shape=hexagon, label=\"Ship it?\"]; ask -> exit [label=\"[Y] Yes\"] }";
+    let parent =
+        "digraph { start -> each; each [shape=component, for_each=\"{{ inputs.fruit | tojson }}\"]
+        each -> sub -> join -> exit; join [shape=tripleoctagon]
+        sub [shape=house, stack.child_workflow=\"child.fabro\"] }";
+    let project = Project::with(&[("child.fabro", child), ("parent.fabro", parent)]);
+    let fruit = "fruit=[\"apple\"]";
+    assert_snapshot!(project.run(&["run", "parent.fabro", "-I", fruit]), @r#"
+    exit 3
+    ── stderr
+    parent.fabro:2:17: warning[unhandled-failure]: when `sub` fails, the run continues and ends partially_succeeded (add an edge for it: sub -> … [condition="outcome=failed"]; or on_failure="stop" or "continue" for the node or the graph)
+    run [ID] · fabro logs [ID] -f
+    · each: 1 parallel branch, sub[0], joining at join
+        ✓ look[0] [T]  → ask
+        ? ask[0] (apple) asks: Ship it? [Y] Yes
+    paused in [T], 0 stages
+    ? ask[0] (apple) asks: Ship it?
+        │ look@1:
+        │ fresh
+        [Y] Yes  → exit
+    run [ID] is paused at ask[0]. Continue with: fabro answer [ID] CHOICE
+    "#);
+    let gates = project.run(&["gates"]);
+    assert_snapshot!(gates[gates.find('?').unwrap()..], @r"
+    ? ask[0] (apple) asks: Ship it?
+        │ look@1:
+        │ fresh
+        [Y] Yes  → exit
+
+    Answer with: fabro answer RUN GATE CHOICE
+    ");
+}
+
+#[test]
 fn an_answer_that_waits_for_the_resume_is_shown() {
     let _filters = filters().bind_to_scope();
     let project = Project::with(&[("child.fabro", CHILD), ("parent.fabro", PARENT)]);

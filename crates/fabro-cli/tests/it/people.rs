@@ -44,6 +44,11 @@ fn a_gate_is_answered_later() {
     stage    visits  status time  tokens
     prepare       1  succeeded [T]
     paused in [T], 1 stage
+    ? review@1 asks: Ship it?
+        │ prepare@1:
+        │ ready
+        [Y] Yes  → ship
+        [N] No  → exit
     run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE
     ");
     assert_eq!(status(&project), "paused");

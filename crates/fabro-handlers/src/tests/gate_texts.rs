@@ -87,3 +87,23 @@ fn a_gate_of_an_element_shows_no_other_elements() {
     Keep 8? ["Yes"] Some("8")
     "#);
 }
+
+#[test]
+fn a_gate_in_a_sub_workflow_names_the_element_it_runs_for() {
+    let source = r#"digraph { start -> make -> each -> sub -> join -> exit
+        make [script=list]; each [shape=component, for_each="command.output", as=fruit]
+        sub [shape=house, stack.child_dot_source="digraph { start -> deep -> exit; deep [shape=house, stack.child_dot_source=\"digraph { start -> ask -> exit; ask [shape=hexagon] }\"] }"]
+        join [shape=tripleoctagon] }"#;
+    let scene = Scene::new(source).prints(&[("list", r#"[{"name": "apple"}, "pear"]"#)]);
+    scene.drive().unwrap();
+    let mut items = Vec::new();
+    for run in now(scene.store.family(scene.run_id())).unwrap() {
+        for event in now(fabro_engine::read_all(&*scene.store, run)).unwrap() {
+            if let EventBody::GateAsked { item, .. } = &event.entry.body {
+                items.push(item.clone().unwrap_or_default());
+            }
+        }
+    }
+    items.sort_unstable();
+    assert_eq!(items, ["apple", "pear"]);
+}

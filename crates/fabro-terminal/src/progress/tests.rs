@@ -216,10 +216,10 @@ fn running_stages_of_sub_workflows_are_below_the_stages_that_run_them() {
     insta::assert_snapshot!(state.area_text('*', 0, paint).join("\n"), @r"
     * all             0ms
       * a               0ms
-        * part            0ms
-          * deep            0ms
+        * a/part          0ms
+          * a/deep          0ms
       * b               0ms
-        * other           0ms
+        * b/other         0ms
     ");
 }
 
@@ -303,4 +303,38 @@ fn the_last_output_of_a_running_command_is_below_its_line() {
     state.tell(&event(run(1), "build", started("command")), Mode::Live, Paint::new(false));
     let area = state.area_text('*', 0, Paint::new(false));
     assert_eq!(area[1..], ["  two", "  three", "  four"]);
+}
+
+#[test]
+fn questions_of_sub_workflows_say_which_one_asks() {
+    let paint = Paint::new(false);
+    let mut state = State { run: Some(run(7)), ..State::default() };
+    let asked = |item: Option<&str>| EventBody::GateAsked {
+        question: "Ship it?".into(),
+        question_type: fabro_events::QuestionType::YesNo,
+        options: Vec::new(),
+        freeform: false,
+        text_option: None,
+        default_choice: None,
+        deadline_ms: None,
+        item: item.map(str::to_owned),
+        show: Vec::new(),
+    };
+    for (child, branch, item) in [
+        (run(2), "each@1/sub[1]", Some("pear")),
+        (run(3), "fan@1/a", None),
+        (run(4), "fan@1/b", None),
+    ] {
+        let node = branch.trim_start_matches("fan@1/");
+        let node = if item.is_some() { "sub" } else { node };
+        let created = created_by(run(7), node, Some(branch));
+        state.tell_child(&event(child, "", created), Mode::Plain, paint);
+        state.tell_child(&event(child, "ask", started("human")), Mode::Plain, paint);
+        state.tell_child(&event(child, "ask", asked(item)), Mode::Plain, paint);
+    }
+    insta::assert_snapshot!(state.lines.join("\n"), @r"
+    ? ask[1] (pear) asks: Ship it?
+    ? a/ask asks: Ship it?
+    ? b/ask asks: Ship it?
+    ");
 }
