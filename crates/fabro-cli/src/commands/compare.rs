@@ -7,6 +7,7 @@ use fabro_engine::read_all;
 use fabro_inspect::replay::compare_runs;
 use fabro_inspect::{ComparedRun, ComparedStage, RunComparison, RunDifference, comparison};
 use fabro_terminal::{Align, Paint, Table, clean, one_line, paint_run, took};
+use fabro_types::excerpt;
 
 use super::run_lines::cost_text;
 use crate::complete;
@@ -33,7 +34,7 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
-/// The maximum length of a value on one line, in characters.
+/// The maximum length of a value on one line, and of a line of a diff, in characters.
 const MAX_VALUE: usize = 300;
 
 /// Compares two runs.
@@ -126,7 +127,7 @@ fn changed(difference: &RunDifference, paint: Paint) -> String {
     let mut text = String::new();
     if let Some(diff) = &difference.diff {
         for line in diff.lines() {
-            let _ = writeln!(text, "{}", diff_line(line, paint));
+            let _ = writeln!(text, "{}", diff_line(&excerpt(line, MAX_VALUE), paint));
         }
         return text;
     }

@@ -105,6 +105,24 @@ fn a_copied_store_replays_the_same() {
 }
 
 #[test]
+fn compare_shows_inputs_and_no_ids_of_runs() {
+    let source =
+        r#"digraph { start -> a -> exit; a [shape=parallelogram, script="echo $FABRO_RUN_DIR"] }"#;
+    let project = Project::with(&[("w.fabro", source)]);
+    assert_eq!(project.exit(&["run", "w.fabro", "-I", "lang=de", "-I", "n=1"]), 0);
+    let first = project.json(&["ps", "-a", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(project.exit(&["run", "w.fabro", "-I", "lang=fr", "-I", "n=1"]), 0);
+    let text = project.run(&["compare", &first]);
+    assert_snapshot!(text[text.find("the run").unwrap()..], @r#"
+    the run inputs
+    @@ -1,2 +1,2 @@
+    -lang = "de"
+    +lang = "fr"
+     n = 1
+    "#);
+}
+
+#[test]
 fn compare_shows_the_old_run_first() {
     let project = Project::with(&[(
         "w.fabro",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fabro_blob::BlobStore;
 use fabro_engine::{ReadError, keys};
-use fabro_events::{CompletedStage, Event, EventBody};
+use fabro_events::{CompletedStage, CreatedRun, Event, EventBody};
 use fabro_types::Failure;
 use serde_json::{Map, Value};
 use similar::TextDiff;
@@ -42,12 +42,11 @@ struct Item {
 }
 
 impl Log {
-    /// `run_dir` stands for every path in a text that ends with its last component, the id of the
-    /// run: the store may have been elsewhere then.
+    /// `normalize` removes from a text what differs without a meaning; `None` if there is nothing.
     pub(crate) fn read(
         events: &[&Event],
         blobs: &dyn BlobStore,
-        run_dir: Option<&Path>,
+        normalize: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ReplayError> {
         let mut log = Self { lines: BTreeMap::new(), cut: BTreeSet::new(), is_whole: false };
         let mut asked = BTreeSet::new();
@@ -66,8 +65,8 @@ impl Log {
                 continue;
             }
             for (_, text) in &mut facets {
-                if let Some(moved) = run_dir.and_then(|dir| moved(text, dir)) {
-                    *text = moved;
+                if let Some(normalized) = normalize(text) {
+                    *text = normalized;
                 }
             }
             let entry = &event.entry;
@@ -93,8 +92,9 @@ impl Log {
     }
 }
 
-/// A text with `run_dir` in place of every absolute path that ends as it does; `None` without one.
-fn moved(text: &str, run_dir: &Path) -> Option<String> {
+/// A text with `run_dir` in place of every absolute path that ends as it does, with the id of the run:
+/// the store may have been elsewhere then. `None` without one.
+pub(crate) fn moved(text: &str, run_dir: &Path) -> Option<String> {
     let last = format!("/{}", run_dir.file_name()?.to_str()?);
     let to = run_dir.to_str()?;
     let mut moved = String::new();
@@ -213,6 +213,30 @@ fn is_same(aspect: Aspect, old: &str, new: &str) -> bool {
     let near = SERVER_TOOL.len();
     let missing = head.saturating_sub(near)..(old.len() - tail + near).min(old.len());
     head + tail == new.len() && String::from_utf8_lossy(&old[missing]).contains(SERVER_TOOL)
+}
+
+/// The inputs of two runs, if they differ.
+pub(crate) fn input_difference(
+    old: Option<&CreatedRun>,
+    new: Option<&CreatedRun>,
+) -> Option<Difference> {
+    let text = |created: Option<&CreatedRun>| {
+        let inputs = created.into_iter().flat_map(|created| &created.inputs);
+        let lines = inputs.map(|(name, value)| format!("{name} = {value}"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let before = text(old);
+    let after = text(new);
+    let is_long = before.contains('\n') || after.contains('\n');
+    (before != after).then(|| Difference {
+        aspect: Aspect::Inputs,
+        branch: None,
+        stage: None,
+        seq: None,
+        diff: is_long.then(|| diff(&before, &after)),
+        recorded: Some(before).filter(|text| !text.is_empty()),
+        replayed: Some(after).filter(|text| !text.is_empty()),
+    })
 }
 
 fn diff(before: &str, after: &str) -> String {

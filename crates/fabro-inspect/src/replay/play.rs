@@ -13,7 +13,7 @@ use fabro_run::{Bundle, RunSettings};
 use fabro_store::{Batch, MemoryStore, RunLog, Store};
 use fabro_types::RunId;
 
-use crate::replay::compare::{AfterDivergence, Log, compare};
+use crate::replay::compare::{AfterDivergence, Log, compare, input_difference, moved};
 use crate::replay::player::Player;
 use crate::replay::record::Record;
 use crate::replay::tools::RecordedTools;
@@ -55,10 +55,20 @@ pub fn compare_runs(
     blobs: &dyn BlobStore,
 ) -> Result<Report, ReplayError> {
     let run_id = first.first().map_or(RunId::from_parts(0, 0), |event| event.run_id);
-    let read = |events| Log::read(&checkpoint::effective(events), blobs, None);
+    let read = |events: &[Event]| {
+        // Paths of files contain the id of the run.
+        let id = events.first().map(|event| event.run_id.to_string()).unwrap_or_default();
+        let without_id = |text: &str| text.contains(&id).then(|| text.replace(&id, "RUN"));
+        Log::read(&checkpoint::effective(events), blobs, without_id)
+    };
     let recorded = read(first)?;
     let replayed = read(second)?;
-    let (compared, differences) = compare(&recorded, &replayed, AfterDivergence::NextCommonStage);
+    let (compared, found) = compare(&recorded, &replayed, AfterDivergence::NextCommonStage);
+    let inputs = {
+        let old = created(run_id, first).ok();
+        input_difference(old.as_deref(), created(run_id, second).ok().as_deref())
+    };
+    let differences = inputs.into_iter().chain(found).collect();
     Ok(Report {
         run_id,
         compared,
@@ -139,8 +149,9 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
 
     let events = read_all(&*overlay, run).await?;
     let run_dir = run_dir.as_deref();
-    let old = Log::read(&recorded, &*overlay, run_dir)?;
-    let new = Log::read(&counted(&events, after), &*overlay, run_dir)?;
+    let in_run_dir = |text: &str| run_dir.and_then(|dir| moved(text, dir));
+    let old = Log::read(&recorded, &*overlay, in_run_dir)?;
+    let new = Log::read(&counted(&events, after), &*overlay, in_run_dir)?;
     let (compared, differences) = compare(&old, &new, AfterDivergence::Nothing);
     let unanswered = player.unanswered;
     Ok(Report {

@@ -81,6 +81,8 @@ pub enum Aspect {
     FanOut,
     /// How the run ended.
     Run,
+    /// The inputs of the run.
+    Inputs,
 }
 
 impl Aspect {
@@ -97,6 +99,7 @@ impl Aspect {
             Self::Gate => "gate",
             Self::FanOut => "fan_out",
             Self::Run => "run",
+            Self::Inputs => "inputs",
         }
     }
 }
