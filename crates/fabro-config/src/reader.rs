@@ -79,6 +79,9 @@ pub(crate) fn read(
     Ok((settings, findings))
 }
 
+const JSON_FIX: &str =
+    r#"settings are TOML, not JSON: write {"run": {"goal": "x"}} as run.goal = "x""#;
+
 /// Checks `text`, and keeps what is understood. The settings are incomplete when there is an error.
 pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsReview) {
     let source = without_byte_order_mark(text);
@@ -87,7 +90,9 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
         Err(error) => {
             let at = error.span().map_or_else(Span::default, span);
             let message = error.message().trim_end_matches('.');
-            let findings = vec![Diagnostic::error("config-syntax", at, message)];
+            let mut finding = Diagnostic::error("config-syntax", at, message);
+            finding.fix = text.trim_start().starts_with('{').then(|| JSON_FIX.to_owned());
+            let findings = vec![finding];
             let review = SettingsReview { findings, ..SettingsReview::default() };
             return (CheckedSettings::new(Value::Null), review);
         }

@@ -475,6 +475,13 @@ fn settings_of_the_documentation_are_read_without_a_warning() {
 }
 
 #[test]
+fn json_is_answered_with_toml() {
+    let errors = crate::parse("{\n  \"run\": {\"goal\": \"x\"}\n}").unwrap_err();
+    let expected = r#"settings are TOML, not JSON: write {"run": {"goal": "x"}} as run.goal = "x""#;
+    assert_eq!(errors[0].fix.as_deref(), Some(expected));
+}
+
+#[test]
 fn many_unknown_settings_are_all_reported_and_few_compared() {
     let keys: Vec<_> = (0..20_000).map(|at| format!("base_ulr{at} = 1")).collect();
     let keys = keys.join("\n");

@@ -143,7 +143,10 @@ fn draw(
     let window = window(source, finding.span);
     let lines = &source[window.start..window.end];
     let file = clean(file);
-    let mut group = if lines.len() > DRAWN {
+    let mut group = if source.is_empty() {
+        // The file could not be read, or there is nothing in it to show.
+        title.element(Origin::path(&*file))
+    } else if lines.len() > DRAWN {
         let origin = Origin::path(&*file).line(start.line).char_column(start.column);
         title.element(origin)
     } else {
@@ -265,10 +268,7 @@ mod tests {
         insta::assert_snapshot!(check("", (5, 900)), @r"
         1:1-1:1
         error[rule]: wrong
-         --> f:1:1
-          |
-        1 |
-          | ^
+        --> f
         ");
         insta::assert_snapshot!(check("\u{e7}", (1, 1)), @r"
         1:1-1:1

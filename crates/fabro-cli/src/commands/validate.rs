@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::global::{Global, cwd, home, user_file};
 use crate::output;
 use crate::report;
+use crate::values::{KeyValue, key_value};
 use crate::workflow_files::{shown, workflows_in};
 
 use super::watch::watch;
@@ -31,6 +32,10 @@ pub struct ValidateArgs {
     /// Workflow files, run.toml files, names, or directories to search
     #[arg(default_value = ".", value_name = "PATH", add = ArgValueCompleter::new(complete::workflows))]
     pub paths: Vec<String>,
+
+    /// An input, as for `fabro run`. Repeatable
+    #[arg(short = 'I', long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub inputs: Vec<KeyValue>,
 
     /// How findings are printed
     #[arg(long, value_enum, default_value_t = Format::Human)]
@@ -80,13 +85,13 @@ struct Outcome {
 pub async fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     if args.watch {
         let check = || {
-            let mut report = report_on(&args.paths)?;
+            let mut report = report_on(args)?;
             let files = std::mem::take(&mut report.files);
             Ok((report, files))
         };
         return watch(&args.paths, check, |report| show(report, args, global)).await;
     }
-    let report = report_on(&args.paths)?;
+    let report = report_on(args)?;
     if args.is_json() {
         output::json(&report.as_json())?;
     } else {
@@ -136,9 +141,10 @@ impl Report {
 }
 
 /// Checks every workflow that the paths mean, and the settings that hold for them.
-fn report_on(paths: &[String]) -> anyhow::Result<Report> {
+fn report_on(args: &ValidateArgs) -> anyhow::Result<Report> {
     let cwd = cwd()?;
     let home = home();
+    let inputs: Map<String, Value> = args.inputs.iter().cloned().collect();
     let mut report = Report::default();
     let files = settings_files(&cwd, user_file().as_deref());
     report.files.extend(files.into_iter().map(|(path, _)| path));
@@ -155,13 +161,13 @@ fn report_on(paths: &[String]) -> anyhow::Result<Report> {
             None
         }
     };
-    for path in paths {
+    for path in &args.paths {
         report.files.insert(cwd.join(path));
         // One path may be missing or invalid; the others are checked all the same.
         match wanted(path, &cwd, home.as_deref()) {
             Ok(all) => {
                 for it in &all {
-                    check(it, &cwd, home.as_deref(), settings.as_ref(), &mut report);
+                    check(it, &inputs, &cwd, home.as_deref(), settings.as_ref(), &mut report);
                 }
             }
             Err(error) => report.outcomes.push(unusable(path, &error, &cwd)),
@@ -235,6 +241,7 @@ fn settings_outcome(findings: &Findings, cwd: &Path) -> Outcome {
 /// The workflow, and its run.toml if that has findings. The parsed workflow is left in the report.
 fn check(
     wanted: &Wanted,
+    inputs: &Map<String, Value>,
     cwd: &Path,
     home: Option<&Path>,
     settings: Option<&Settings>,
@@ -243,13 +250,15 @@ fn check(
     let run_file = wanted.run_file.as_ref();
     let sources = FileSources::new(cwd.join(&wanted.path), home.map(Path::to_owned));
     // The inputs of the project are given too.
+    let mut all = settings.map(|it| it.defaults.inputs.clone()).unwrap_or_default();
+    all.extend(run_file.map(|file| file.config.inputs.clone()).unwrap_or_default());
+    all.extend(inputs.clone());
     let given = run_file.map(|file| {
         let mut given = file.clone();
-        given.config.inputs = settings.map(|it| it.defaults.inputs.clone()).unwrap_or_default();
-        given.config.inputs.extend(file.config.inputs.clone());
+        given.config.inputs.clone_from(&all);
         given
     });
-    let inputs = given.as_ref().map(|file| &file.config.inputs);
+    let inputs = (run_file.is_some() || !inputs.is_empty()).then_some(&all);
     let mut workflow = check_workflow(&wanted.path, inputs, cwd, &sources, &mut report.checked);
     let of_run = run_file.and_then(|file| file.config.on_failure);
     if of_run.or(settings.and_then(|it| it.on_failure)).is_some() {
@@ -257,9 +266,7 @@ fn check(
         workflow.findings.retain(|finding| finding.rule != "unhandled-failure");
     }
     if let Some(checked) = &report.checked {
-        let given = inputs.or(settings.map(|it| &it.defaults.inputs));
-        let is_given = |name: &str| given.is_some_and(|given| given.contains_key(name));
-        let needed = checked.needed_inputs.iter().filter(|name| !is_given(name));
+        let needed = checked.needed_inputs.iter().filter(|name| !all.contains_key(*name));
         workflow.needed_inputs = needed.cloned().collect();
         workflow.is_named = wanted.is_named;
     }

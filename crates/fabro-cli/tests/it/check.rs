@@ -68,6 +68,24 @@ fn inputs_that_a_run_needs_are_named() {
       ]
     }
     "#);
+    assert_snapshot!(project.run(&["validate", "asks.fabro", "-I", "repo=x"]), @r#"
+    exit 2
+    ── stdout
+    error[undefined-input]: the input `topic` is not given
+     --> asks.fabro:3:37
+      |
+    3 |     a [prompt="{{ inputs.repo }} {{ inputs.topic }} {{ inputs.style | default('plain') }}"]
+      |                                     ^^^^^^^^^^^^
+      |
+      = help: set it under [run.inputs], or give it with -I topic=…
+
+    1 file checked: 1 error
+    "#);
+    assert_snapshot!(project.run(&["validate", "asks.fabro", "-I", "repo=x", "--input", "topic=y"]), @r"
+    exit 0
+    ── stdout
+    1 file checked, no findings
+    ");
     assert_snapshot!(project.run(&["validate", "run.toml"]), @r"
     exit 0
     ── stdout
@@ -151,20 +169,12 @@ fn files_that_cannot_be_read_are_findings() {
     exit 2
     ── stdout
     error[not-a-digraph]: expected `digraph`, found the end
-     --> empty.fabro:1:1
-      |
-    1 |
-      | ^
-      |
-      = help: a workflow is written as digraph Name { … }
+    --> empty.fabro
+     = help: a workflow is written as digraph Name { … }
 
     error[unreadable]: it is not text: byte 0 is not UTF-8
-     --> binary.fabro:1:1
-      |
-    1 |
-      | ^
-      |
-      = help: name a text file that can be read
+    --> binary.fabro
+     = help: name a text file that can be read
 
     3 files checked: 2 errors
     ");
@@ -172,12 +182,8 @@ fn files_that_cannot_be_read_are_findings() {
     exit 2
     ── stdout
     error[unreadable]: there is no file DIR/nothing.fabro
-     --> nothing.fabro:1:1
-      |
-    1 |
-      | ^
-      |
-      = help: check the name, or make a first workflow with `fabro init`
+    --> nothing.fabro
+     = help: check the name, or make a first workflow with `fabro init`
 
     1 file checked: 1 error
     ");
@@ -185,12 +191,8 @@ fn files_that_cannot_be_read_are_findings() {
     exit 2
     ── stdout
     error[unreadable]: there is no workflow file in folder.fabro
-     --> folder.fabro:1:1
-      |
-    1 |
-      | ^
-      |
-      = help: name one (.fabro, .dot, .gv), or make a first one with `fabro init`
+    --> folder.fabro
+     = help: name one (.fabro, .dot, .gv), or make a first one with `fabro init`
 
     1 file checked: 1 error
     ");
@@ -205,12 +207,8 @@ fn a_file_beyond_the_limit_is_refused_without_being_read() {
     exit 2
     ── stdout
     error[file-too-large]: it is larger than 16 MB
-     --> huge.fabro:1:1
-      |
-    1 |
-      | ^
-      |
-      = help: move long prompts into files and name them with @path
+    --> huge.fabro
+     = help: move long prompts into files and name them with @path
 
     1 file checked: 1 error
     ");
@@ -367,12 +365,8 @@ fn one_bad_path_does_not_hide_the_others() {
     exit 2
     ── stdout
     error[unreadable]: there is no file DIR/empty.fabro
-     --> empty.fabro:1:1
-      |
-    1 |
-      | ^
-      |
-      = help: check the name, or make a first workflow with `fabro init`
+    --> empty.fabro
+     = help: check the name, or make a first workflow with `fabro init`
 
     warning[settings-version]: `_version` is missing: the file is read as version 1
      --> odd.toml:1:1

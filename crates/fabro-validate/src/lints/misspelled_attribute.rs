@@ -96,7 +96,7 @@ const PROMPT: &str = "use `prompt`";
 const SCRIPT: &str = "use `script`";
 const RETRIES: &str = "use `max_retries`, the number of extra attempts";
 const VISITS: &str = "use `max_visits`";
-const CONDITION: &str = "use `condition`, such as condition=\"outcome=success\"";
+const CONDITION: &str = "use `condition`, such as condition=\"outcome=succeeded\"";
 const DURATION: &str = "use `duration` on a wait node, `timeout` for a limit";
 const PARALLEL: &str = "use `max_parallel` on the parallel node";
 const ON_FAILURE: &str =
@@ -283,7 +283,7 @@ mod tests {
           fix: remove it: requests to models do not have it
         1:114 warning: `if` is not an attribute of edges
           at: if
-          fix: use `condition`, such as condition="outcome=success"
+          fix: use `condition`, such as condition="outcome=succeeded"
         1:147 warning: `cmd` is not an attribute of nodes
           at: cmd
           fix: use `script`
