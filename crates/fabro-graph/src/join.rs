@@ -1,6 +1,6 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::workflow::{NodeIx, Workflow};
+use crate::workflow::{Edge, NodeIx, Workflow};
 use fabro_types::NodeKind;
 
 /// Where the branches of a fan-out meet.
@@ -16,8 +16,8 @@ pub enum Join {
 
 /// Finds where the branches of a fan-out meet: the first node that all of them can reach without
 /// passing the fan-out itself. "First" is the node whose farthest branch is nearest, then the one
-/// with the least sum of distances, then a fan-in, then the lowest id. Branches begin at the
-/// targets of the fan-out's edges.
+/// with the least sum of distances, then a fan-in, then one that all branches reach when their stages succeed, then the
+/// lowest id ([`Meeting::others`] has those that are as good). Branches begin at the targets of the fan-out's edges.
 ///
 /// The branches of a list (`for_each`) have the same path: they meet at the first fan-in on it that no
 /// fan-out on the way ends at, or else at the first one.
@@ -25,11 +25,32 @@ pub enum Join {
 /// All branches advance together, so the search ends where the fan-out does. `steps` bounds it,
 /// and is lowered by what it took: nodes and edges looked at.
 pub fn join(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Join {
+    meeting(workflow, fan_out, steps).join
+}
+
+/// Where the branches of a fan-out meet, and where they could as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// As [`join`] says.
+    pub join: Join,
+    /// Other nodes that only have a higher id.
+    pub others: Vec<NodeIx>,
+}
+
+impl From<Join> for Meeting {
+    fn from(join: Join) -> Self {
+        Self { join, others: Vec::new() }
+    }
+}
+
+/// Finds where the branches of a fan-out meet ([`join`]), and whether only the ids of nodes decide about that.
+pub fn meeting(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Meeting {
     if workflow.node(fan_out).for_each().is_some() {
         return match first_fan_in(workflow, fan_out, true, steps) {
             Join::Nowhere => first_fan_in(workflow, fan_out, false, steps),
             found => found,
-        };
+        }
+        .into();
     }
     let mut targets: Vec<NodeIx> = Vec::new();
     let mut known = HashSet::new();
@@ -60,19 +81,71 @@ pub fn join(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Join {
             }
             *front = ahead;
         }
-        let nearest = complete.into_iter().min_by_key(|(sum, ix)| {
-            let node = workflow.node(*ix);
-            (*sum, node.kind != NodeKind::FanIn, &node.id)
-        });
-        if let Some((_, node)) = nearest {
-            return Join::At(node);
+        let rank = |(sum, ix): &(usize, NodeIx)| (*sum, workflow.node(*ix).kind != NodeKind::FanIn);
+        if let Some(best) = complete.iter().map(rank).min() {
+            complete.retain(|it| rank(it) == best);
+            let mut equal: Vec<NodeIx> = complete.into_iter().map(|(_, ix)| ix).collect();
+            if equal.len() > 1 {
+                prefer_success(workflow, fan_out, &targets, &mut equal, steps);
+            }
+            equal.sort_by_key(|ix| &workflow.node(*ix).id);
+            let join = Join::At(equal.remove(0));
+            return Meeting { join, others: equal };
         }
         if *steps == 0 {
-            return Join::GaveUp;
+            return Join::GaveUp.into();
         }
         distance += 1;
     }
-    Join::Nowhere
+    Join::Nowhere.into()
+}
+
+/// Keeps the nodes that every branch reaches when its stages succeed, if there are any.
+fn prefer_success(
+    workflow: &Workflow,
+    fan_out: NodeIx,
+    targets: &[NodeIx],
+    nodes: &mut Vec<NodeIx>,
+    steps: &mut usize,
+) {
+    let mut reached = nodes.clone();
+    for target in targets {
+        let mut seen = HashSet::new();
+        let mut queue = vec![*target];
+        while let Some(node) = queue.pop() {
+            if node == fan_out || !seen.insert(node) || *steps == 0 {
+                continue;
+            }
+            *steps = steps.saturating_sub(1 + workflow.outgoing(node).len());
+            queue.extend(after_success(workflow, node));
+        }
+        reached.retain(|node| seen.contains(node));
+    }
+    if !reached.is_empty() {
+        *nodes = reached;
+    }
+}
+
+/// Where a stage that succeeds may lead, by conditions that are about `outcome` alone: the targets of those that hold
+/// then, else of all but those that do not.
+fn after_success(workflow: &Workflow, node: NodeIx) -> Vec<NodeIx> {
+    let edges: Vec<_> = workflow.outgoing(node).map(|edge| workflow.edge(edge)).collect();
+    let holds = |condition: &str| {
+        let text: String = condition.chars().filter(|c| !c.is_whitespace()).collect();
+        let text = text.strip_prefix("context.").unwrap_or(&text).replace("==", "=");
+        let is_success = |word: &str| matches!(word, "success" | "succeeded");
+        match text.strip_prefix("outcome")? {
+            rest if let Some(word) = rest.strip_prefix("!=") => Some(!is_success(word)),
+            rest => rest.strip_prefix('=').map(is_success),
+        }
+    };
+    let known = |edge: &Edge| edge.condition().and_then(holds);
+    let chosen = edges.iter().filter(|edge| known(edge) == Some(true));
+    let chosen: Vec<NodeIx> = chosen.map(|edge| edge.to).collect();
+    if !chosen.is_empty() {
+        return chosen;
+    }
+    edges.iter().filter(|edge| known(edge) != Some(false)).map(|edge| edge.to).collect()
 }
 
 /// How deep lists in lists are followed: fan-outs nest no deeper.

@@ -58,7 +58,7 @@ pub use fabro_types::{Diagnostic, NodeKind, Span};
 pub use files::{MemorySources, Sources, join_path, resolve_files};
 pub use format::format;
 pub use import::expand_imports;
-pub use join::{Join, join};
+pub use join::{Join, Meeting, join, meeting};
 pub use parse::parse;
 pub use scan::{MAX_FILE_BYTES, MAX_NESTING, MAX_PARTS};
 pub use value::{TimeUnit, Value};

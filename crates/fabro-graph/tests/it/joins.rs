@@ -1,14 +1,19 @@
-use fabro_graph::{Join, Workflow, join};
+use fabro_graph::{Join, Meeting, NodeIx, Workflow, join, meeting};
 
 #[track_caller]
 fn check(edges: &str, expect: &str) {
     let source = format!("digraph {{ m [shape=tripleoctagon]; fork [shape=component]; {edges} }}");
     let workflow = Workflow::from_source("x", &source).unwrap();
     let fork = workflow.find("fork").unwrap();
-    let found = match join(&workflow, fork, &mut { usize::MAX }) {
-        Join::At(node) => workflow.node(node).id.to_string(),
+    let Meeting { join, others } = meeting(&workflow, fork, &mut { usize::MAX });
+    let id = |node: NodeIx| workflow.node(node).id.to_string();
+    let mut found = match join {
+        Join::At(node) => id(node),
         other => format!("{other:?}"),
     };
+    for other in others {
+        found.push_str(&format!(" also {}", id(other)));
+    }
     assert_eq!(found, expect, "{edges}");
 }
 
@@ -20,6 +25,12 @@ fn branches_meet_at_the_first_node_that_all_can_reach() {
     check("fork -> {a; m}; a -> m", "m");
     // A fan-in goes before another node that is as near.
     check("fork -> {a; b}; a -> {c; m}; b -> {c; m}", "m");
+    // Where a success leads goes before where a failure does, and both before the order of ids.
+    let ok = "[condition=\"outcome = succeeded\"]";
+    check(&format!("fork -> {{a; b}}; a -> z {ok}; a -> c; b -> z {ok}; b -> c"), "z");
+    check("fork -> {a; b}; a -> {z; c}; b -> {z; c}; c -> z; a -> c; c [shape=box]", "c also z");
+    let failed = "[condition=\"outcome!=success\"]";
+    check(&format!("fork -> {{a; b}}; a -> c {failed}; a -> z; b -> c {failed}; b -> z"), "z");
     // The way back through the fan-out is none.
     check("fork -> {a; b}; a -> x -> y -> z -> m; b -> m -> fork", "m");
     check("fork -> {a; b}; a -> c; b -> d", "Nowhere");

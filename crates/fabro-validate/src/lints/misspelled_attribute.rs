@@ -42,6 +42,10 @@ enum Misuse {
 }
 
 fn misuse(checking: &Checking<'_>, place: Place, name: &str) -> Option<Misuse> {
+    // The namespace of other tools.
+    if name.starts_with("x.") {
+        return None;
+    }
     let is_older =
         |place| schema::OLDER_NAMES.iter().any(|older| older.older == name && older.place == place);
     let is_keyed = |place| place == Place::Node && schema::is_keyed(name);
@@ -245,6 +249,7 @@ mod tests {
           at: goalGate
           fix: did you mean `goal_gate`?
         ");
+        insta::assert_snapshot!(reported("misspelled-attribute", r#"start -> a -> exit [x.condition="x"]; a [x.promt="x", "x.goal_gat"=true]"#), @"nothing");
         insta::assert_snapshot!(reported("misspelled-attribute", r#"start -> a -> exit [max_visits=3]; a [condition="x"]"#), @r"
         1:33 warning: `max_visits` has no effect on edges
           at: max_visits
