@@ -252,7 +252,9 @@ fn engine(settings: &SandboxSettings) -> Result<Option<EngineSettings>, SetupErr
 
 fn refused(settings: &SandboxSettings, error: &SandboxError) -> SetupError {
     let name = settings.provider.map_or("local", SandboxProvider::name);
-    let which = if settings.is_remote() { "cannot be used" } else { "this machine does not have" };
+    let is_missing = matches!(error, SandboxError::Missing { .. } | SandboxError::Broken { .. })
+        && !settings.is_remote();
+    let which = if is_missing { "this machine does not have" } else { "cannot be used" };
     SetupError::new(
         format!("the run asks for the sandbox `{name}`, which {which}: {error}"),
         format!("{}; or run without a sandbox", error.fix()),

@@ -58,8 +58,12 @@ impl Sandbox {
         };
         let broken = |message: String| SandboxError::Broken { program: "bwrap", message };
         let root = Path::new("/");
-        let mut command =
-            bwrap.command(&Launch::shell(root)).map_err(|error| broken(error.to_string()))?;
+        let unusable = |error: std::io::Error| SandboxError::Unusable {
+            message: error.to_string(),
+            fix: "remove the files, or name their directories in `write` of [run.sandbox]"
+                .to_owned(),
+        };
+        let mut command = bwrap.command(&Launch::shell(root)).map_err(unusable)?;
         let output = command.args(["-c", ":"]).stdin(Stdio::null()).output();
         let output = output.map_err(|error| broken(error.to_string()))?;
         if output.status.success() {

@@ -367,6 +367,12 @@ impl View {
         for at in empty {
             args.put(["--remount-ro"]).path(at);
         }
+        if args.0.len() > MAX_ARGUMENTS {
+            return Err(io::Error::other(format!(
+                "files that later runs obey need {} mounts, more than bubblewrap makes",
+                mounts.len()
+            )));
+        }
         Ok(args.0)
     }
 }
@@ -381,6 +387,9 @@ fn is_visible(mounts: &BTreeMap<PathBuf, Mount>, at: &Path) -> bool {
         Some((_, Mount::Empty | Mount::Memory(_) | Mount::NoFile)) => false,
     }
 }
+
+/// Bubblewrap takes 9,000, those of the program included.
+const MAX_ARGUMENTS: usize = 8_900;
 
 /// The repository above the working directory, or of which it is a linked worktree, so that git works there.
 pub(crate) fn repository(work_dir: &Path, home: Option<&Path>) -> Option<PathBuf> {
