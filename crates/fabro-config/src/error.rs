@@ -104,7 +104,7 @@ pub enum ConfigError {
     },
     /// A control file that was not there before a script in a sandbox started, which still runs.
     #[error(
-        "{} was created while a script runs there in a sandbox, and is renamed when that ends: wait, or use --worktree",
+        "{} was created while a script runs there in a sandbox, and is renamed when that ends: wait until then",
         .0.display()
     )]
     OfScript(PathBuf),

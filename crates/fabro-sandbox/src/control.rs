@@ -1,10 +1,12 @@
 //! The control files of a working directory: those that later runs obey.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use fabro_types::ControlFile;
-use fabro_types::running_scripts::{LinkId, link_id};
+use fabro_types::running_scripts::LinkId;
 
 use crate::files::is_workflow;
 use crate::walk::{WalkError, walk};
@@ -28,6 +30,12 @@ fn is_control_file(root: &Path, below: &Path) -> bool {
 pub(crate) struct Entry {
     /// Of a link, on which nothing can be mounted, so that a script could replace it.
     pub(crate) link: Option<LinkId>,
+}
+
+/// What identifies a link; `None` for what is none, or is not there.
+pub(crate) fn link_id(path: &Path) -> Option<LinkId> {
+    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink)?;
+    Some((found.ino(), found.ctime(), found.ctime_nsec()))
 }
 
 /// Control files by their paths. A control directory is one entry.

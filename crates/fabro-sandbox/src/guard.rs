@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::ExecError;
 use crate::baseline::{BaselineFile, check_left};
-use crate::control::{ControlFiles, Scope};
+use crate::control::{ControlFiles, Scope, link_id};
 use crate::files::beneath;
 use crate::log::{OutputChannel, OutputSink};
 use crate::walk::{WalkError, is_gone, make_accessible};
@@ -91,7 +91,7 @@ impl ControlGuard {
         let baseline = state_now.baseline.get_or_insert_with(|| {
             let written = guarded.scope.skipped.iter().map(|path| (path.clone(), None));
             let before = found.iter().map(|(path, entry)| (path.clone(), entry.link));
-            scripts_run(&guarded.scope.root, before.chain(written).collect());
+            scripts_run(&guarded.scope.root, before.chain(written).collect(), link_id);
             found.clone()
         });
         found.retain(|path, entry| baseline.get(path) == Some(entry));

@@ -2,8 +2,6 @@
 //! process may read one that they have created: it is renamed when they end.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +14,7 @@ pub type ControlFiles = BTreeMap<PathBuf, Option<LinkId>>;
 #[derive(Debug)]
 struct Running {
     before: ControlFiles,
+    link_id: fn(&Path) -> Option<LinkId>,
     /// How many guards have announced scripts there.
     guards: usize,
 }
@@ -27,16 +26,12 @@ fn running() -> MutexGuard<'static, BTreeMap<PathBuf, Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What identifies a link; `None` for what is none, or is not there.
-pub fn link_id(path: &Path) -> Option<LinkId> {
-    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink)?;
-    Some((found.ino(), found.ctime(), found.ctime_nsec()))
-}
-
-/// Scripts run in a working directory, in which these control files were before.
-pub fn scripts_run(root: &Path, before: ControlFiles) {
+/// Scripts run in a working directory, in which these control files were before. `link_id` finds which link a path
+/// is now; `None` if it is none.
+pub fn scripts_run(root: &Path, before: ControlFiles, link_id: fn(&Path) -> Option<LinkId>) {
     let mut running = running();
-    running.entry(root.to_owned()).or_insert(Running { before, guards: 0 }).guards += 1;
+    let new = Running { before, link_id, guards: 0 };
+    running.entry(root.to_owned()).or_insert(new).guards += 1;
 }
 
 /// These scripts have ended, and what they created has been renamed.
@@ -56,7 +51,7 @@ pub fn may_be_of_script(path: &Path) -> bool {
     running().iter().filter(|(root, _)| path.starts_with(root)).any(|(root, at)| {
         let is_old = |it: &Path| {
             let before = at.before.get(it);
-            before.is_some_and(|link| link.is_none() || *link == link_id(it))
+            before.is_some_and(|link| link.is_none() || *link == (at.link_id)(it))
         };
         !path.ancestors().take_while(|it| it != root).any(is_old)
     })
@@ -68,28 +63,24 @@ mod tests {
 
     #[test]
     fn only_files_from_before_are_not_of_a_script() {
-        let dir = std::env::temp_dir().join(format!("fabro-running-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let link = dir.join("CLAUDE.md");
-        std::os::unix::fs::symlink("AGENTS.md", &link).unwrap();
-        let check = |path: &str| may_be_of_script(&dir.join(path));
+        let root = Path::new("/of/the/test");
+        let check = |path: &str| may_be_of_script(&root.join(path));
         assert!(!check("fabro.toml"));
-        let before = [(dir.join("sub/.fabro"), None), (link.clone(), link_id(&link))];
+        let before =
+            [("sub/.fabro", None), ("CLAUDE.md", Some((1, 2, 3))), ("GEMINI.md", Some((4, 5, 6)))];
+        let before: ControlFiles = before.map(|(path, link)| (root.join(path), link)).into();
         for _ in 0..2 {
-            scripts_run(&dir, before.clone().into());
+            // `GEMINI.md` has been replaced.
+            scripts_run(root, before.clone(), |_| Some((1, 2, 3)));
         }
-        for path in ["fabro.toml", "other/.fabro/config.toml", "sub/AGENTS.md"] {
+        for path in ["fabro.toml", "other/.fabro/config.toml", "sub/AGENTS.md", "GEMINI.md"] {
             assert!(check(path), "{path}");
         }
         assert!(!check("sub/.fabro/config.toml") && !check("CLAUDE.md"));
         assert!(!may_be_of_script(Path::new("/else/fabro.toml")));
-        fs::remove_file(&link).unwrap();
-        fs::write(&link, "").unwrap();
-        assert!(check("CLAUDE.md"));
-        scripts_ended(&dir);
+        scripts_ended(root);
         assert!(check("fabro.toml"));
-        scripts_ended(&dir);
+        scripts_ended(root);
         assert!(!check("fabro.toml"));
-        fs::remove_dir_all(&dir).unwrap();
     }
 }
