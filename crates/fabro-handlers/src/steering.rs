@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use fabro_engine::{OutputSpec, Stage, keys};
 use fabro_events::EventBody;
-use fabro_routing::{Checked, Directives, Expected, check};
+use fabro_redact::Redactor;
+use fabro_routing::{Checked, Directives, Expected, check_redacted};
 use fabro_sandbox::Captured;
 use fabro_types::{Failure, FailureClass, Outcome};
 
@@ -24,21 +25,28 @@ fn expected(stage: &Stage) -> Option<Expected<'_>> {
 }
 
 /// The JSON in the output of a command that succeeded: the last one of stdout, else of stderr. An output that is not
-/// what it has to be is a failure.
+/// what it has to be is a failure. The outputs are redacted as text, and the value once more: an escape in the JSON may
+/// have hidden a secret.
 pub(crate) fn json_of(
     stage: &Stage,
     stdout: &Captured,
     stderr: &Captured,
+    redactor: &Redactor,
 ) -> Option<Result<serde_json::Value, Failure>> {
     let expected = expected(stage)?;
     let text = |captured| match captured {
         &Captured::Text(ref text) => Cow::Borrowed(text.as_str()),
         Captured::Large { path, .. } => tail(path, LARGEST_JSON).unwrap_or_default().into(),
     };
-    let mut checked = [stdout, stderr].into_iter().map(|output| check(&text(output), expected));
+    let redact = |text: &str| redactor.redact(text).into_owned();
+    let check = |output| check_redacted(&text(output), expected, redact);
+    let mut checked = [stdout, stderr].into_iter().map(check);
     let checked = checked.find(|it| *it != Checked::Missing).unwrap_or(Checked::Missing);
     let problem = match checked {
-        Checked::Valid(value) => return Some(Ok(value)),
+        Checked::Valid(mut value) => {
+            redactor.redact_value(&mut value);
+            return Some(Ok(value));
+        }
         Checked::Missing => "it has no JSON object".to_owned(),
         checked => checked.problem(),
     };

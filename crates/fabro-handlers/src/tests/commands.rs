@@ -115,6 +115,22 @@ fn commands_steer() {
 }
 
 #[test]
+fn a_secret_behind_an_escape_is_redacted_in_the_output_of_a_command() {
+    let source = r#"digraph { start -> a -> b -> exit
+        a [script=keys, output_schema="{}"]
+        b [script=keys, output_schema="{\"properties\":{\"k\":{\"maxLength\":3}}}"] }"#;
+    let scene = Scene::new(source).prints(&[("keys", r#"{"k": "AKIA\u0049OSFODNN7EXAMPL3"}"#)]);
+    insta::assert_snapshot!(scene.story(), @r#"
+    001 start@1 succeeded -> a (unconditional)
+    002 a@1 succeeded -> b (unconditional)
+    003 b@1 failed: the output does not match output_schema: /k: "[redacted]" is longer than 3 characters -> exit (unconditional)
+    004 exit@1 succeeded
+    run partially_succeeded
+    "#);
+    assert_eq!(scene.value("output.a"), json!({"k": "[redacted]"}));
+}
+
+#[test]
 fn real_scripts_run_in_the_working_directory() {
     let source = r#"digraph {
         start -> shell -> python -> broken -> killed -> exit
