@@ -166,7 +166,7 @@ impl Handler for CommandHandler {
             Err(error) => return failed(&error).into(),
         };
         let json = match ended.exit {
-            Exit::Code(0) => json_of(&stage, &ended.stdout, &ended.stderr, &self.redactor),
+            Exit::Code(0) => json_of(&stage, &ended, &self.redactor),
             _ => None,
         };
         match kept(&stage.store, ended).await {

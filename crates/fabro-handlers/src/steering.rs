@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use fabro_engine::{OutputSpec, Stage, keys};
 use fabro_events::EventBody;
-use fabro_redact::Redactor;
+use fabro_redact::{Redactor, Unredacted};
 use fabro_routing::{Checked, Directives, Expected, check_redacted};
-use fabro_sandbox::Captured;
+use fabro_sandbox::{Captured, Finished};
 use fabro_types::{Failure, FailureClass, Outcome};
 
 use crate::command::tail;
@@ -25,22 +25,22 @@ fn expected(stage: &Stage) -> Option<Expected<'_>> {
 }
 
 /// The JSON in the output of a command that succeeded: the last one of stdout, else of stderr. An output that is not
-/// what it has to be is a failure. The outputs are redacted as text, and the value once more: an escape in the JSON may
-/// have hidden a secret.
+/// what it has to be is a failure. An output of at most [`CAPTURE_LIMIT`](fabro_sandbox::CAPTURE_LIMIT) bytes
+/// is checked before it is redacted. The value is redacted itself: an escape in the JSON may hide a secret from the
+/// redaction of the text.
 pub(crate) fn json_of(
     stage: &Stage,
-    stdout: &Captured,
-    stderr: &Captured,
+    ended: &Finished,
     redactor: &Redactor,
 ) -> Option<Result<serde_json::Value, Failure>> {
     let expected = expected(stage)?;
-    let text = |captured| match captured {
-        &Captured::Text(ref text) => Cow::Borrowed(text.as_str()),
-        Captured::Large { path, .. } => tail(path, LARGEST_JSON).unwrap_or_default().into(),
-    };
     let redact = |text: &str| redactor.redact(text).into_owned();
-    let check = |output| check_redacted(&text(output), expected, redact);
-    let mut checked = [stdout, stderr].into_iter().map(check);
+    let [stdout, stderr] = &ended.unredacted;
+    let outputs = [(&ended.stdout, stdout), (&ended.stderr, stderr)];
+    let mut checked = outputs.into_iter().map(|(captured, unredacted)| {
+        let text = text_to_check(captured, unredacted.as_ref());
+        check_redacted(&text, expected, redact)
+    });
     let checked = checked.find(|it| *it != Checked::Missing).unwrap_or(Checked::Missing);
     let problem = match checked {
         Checked::Valid(mut value) => {
@@ -52,6 +52,14 @@ pub(crate) fn json_of(
     };
     let message = format!("the output does not match output_schema: {problem}");
     Some(Err(Failure::new(FailureClass::Deterministic, message)))
+}
+
+fn text_to_check<'c>(captured: &'c Captured, unredacted: Option<&'c Unredacted>) -> Cow<'c, str> {
+    match (captured, unredacted) {
+        (_, Some(unredacted)) => unredacted.expose().into(),
+        (Captured::Text(text), None) => text.as_str().into(),
+        (Captured::Large { path, .. }, None) => tail(path, LARGEST_JSON).unwrap_or_default().into(),
+    }
 }
 
 /// The outcome of a command with this JSON in its output: of `routing` its directives, else `output.NODE`.

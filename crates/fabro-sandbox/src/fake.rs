@@ -78,6 +78,7 @@ fn finished(exit: Exit, stdout: &str, stderr: &str) -> Finished {
         exit,
         stdout: Captured::Text(stdout.to_owned()),
         stderr: Captured::Text(stderr.to_owned()),
+        unredacted: [None, None],
         duration: Duration::ZERO,
     }
 }

@@ -96,7 +96,7 @@ pub use bwrap::BwrapSettings;
 pub use descriptors::{is_exhausted, raise_descriptor_limit, stages_within_limit};
 pub use environment::agent_env;
 pub use fabro_artifacts as artifacts;
-use fabro_redact::Redactor;
+use fabro_redact::{Redactor, Unredacted};
 pub use fake::FakeExec;
 pub use files::{
     Entry, FileError, FileHashes, FileInfo, FileKind, Files, InSandbox, KnownFiles, LocalFiles,
@@ -206,6 +206,8 @@ pub struct Finished {
     pub stdout: Captured,
     /// Its standard error.
     pub stderr: Captured,
+    /// Standard output and error before redaction, where that changed a text. Only for checks: they contain secrets.
+    pub unredacted: [Option<Unredacted>; 2],
     /// From the start until the last process of the group ended.
     pub duration: Duration,
 }

@@ -19,11 +19,11 @@ use crate::ends::Ends;
 use crate::group::Group;
 use crate::guard::ControlGuard;
 use crate::launch::Launch;
-use crate::log::{Log, OutputChannel, OutputSink, trimmed};
+use crate::log::{CapturedOutputs, Log, OutputChannel, OutputSink};
 use crate::programs;
 use crate::sandbox::{Sandbox, variables};
 use crate::script::{LAST_OUTPUT, PYTHON_FROM_FILE};
-use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Language, Request};
+use crate::{Environment, Exec, ExecError, Exit, Finished, Keep, Language, Request};
 
 /// One argument of a process holds less than 128 KiB on Linux; longer scripts are run from a file.
 const ARGUMENT_BYTES: usize = 128 * 1024 - 1;
@@ -77,18 +77,19 @@ impl Exec for LocalExec {
             request.env = Environment::Only(&own);
         }
         let start = Start { program, request: &request, sandbox };
-        let (exit, stdout, stderr) = match &request.keep {
+        let (exit, outputs) = match &request.keep {
             Keep::Logs { stdout, stderr } => run_with_logs(&start, stdout, stderr).await?,
             Keep::Log(path) => {
                 let (exit, log) = run_merged(&start, Log::create(path)?).await?;
-                (exit, log.captured(), Captured::Text(String::new()))
+                (exit, CapturedOutputs::of_log(log))
             }
             &Keep::Ends { head, tail } => {
                 let (exit, ends) = run_merged(&start, Ends::new(head, tail)).await?;
-                (exit, Captured::Text(trimmed(ends.text())), Captured::Text(String::new()))
+                (exit, CapturedOutputs::of_ends(ends))
             }
         };
-        Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
+        let CapturedOutputs { stdout, stderr, unredacted } = outputs;
+        Ok(Finished { exit, stdout, stderr, unredacted, duration: started.elapsed() })
     }
 }
 
@@ -97,7 +98,7 @@ async fn run_with_logs(
     start: &Start<'_>,
     stdout: &Path,
     stderr: &Path,
-) -> Result<(Exit, Captured, Captured), ExecError> {
+) -> Result<(Exit, CapturedOutputs), ExecError> {
     let &Start { program, request, .. } = start;
     let mut out = OutputChannel::new(Log::create(stdout)?, request.redactor, program);
     let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, program);
@@ -114,7 +115,7 @@ async fn run_with_logs(
         ControlGuard::finish_to(guard, &mut err)?;
         exit
     };
-    Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
+    Ok((exit, CapturedOutputs::of_logs(out.finish()?, err.finish()?)))
 }
 
 /// Both streams as one.

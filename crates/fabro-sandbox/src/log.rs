@@ -2,9 +2,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use fabro_redact::{Redactor, Stream};
+use fabro_redact::{Redactor, Stream, Unredacted};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::ends::Ends;
 use crate::{CAPTURE_LIMIT, Captured, ExecError};
 
 /// A quarter of what a pipe usually holds: most scripts write less, and each has two of these.
@@ -17,11 +18,44 @@ pub(crate) struct Log {
     file: Option<File>,
     bytes: u64,
     text: Vec<u8>,
+    /// The same before redaction.
+    unredacted: Vec<u8>,
 }
 
 /// Where output goes.
 pub(crate) trait OutputSink: Send {
     fn write(&mut self, chunk: &[u8]) -> Result<(), ExecError>;
+
+    /// Gets the output before redaction too.
+    fn write_unredacted(&mut self, _chunk: &[u8]) {}
+}
+
+/// What was captured of both outputs.
+pub(crate) struct CapturedOutputs {
+    pub(crate) stdout: Captured,
+    pub(crate) stderr: Captured,
+    pub(crate) unredacted: [Option<Unredacted>; 2],
+}
+
+impl CapturedOutputs {
+    pub(crate) fn of_logs(stdout: Log, stderr: Log) -> Self {
+        let (stdout, unredacted) = stdout.captured();
+        let (stderr, unredacted_stderr) = stderr.captured();
+        Self { stdout, stderr, unredacted: [unredacted, unredacted_stderr] }
+    }
+
+    pub(crate) fn of_log(merged: Log) -> Self {
+        let (stdout, unredacted) = merged.captured();
+        Self { unredacted: [unredacted, None], ..Self::of_stdout(stdout) }
+    }
+
+    pub(crate) fn of_ends(ends: Ends) -> Self {
+        Self::of_stdout(Captured::Text(trimmed(ends.text())))
+    }
+
+    fn of_stdout(stdout: Captured) -> Self {
+        Self { stdout, stderr: Captured::Text(String::new()), unredacted: [None, None] }
+    }
 }
 
 /// Copies output into a sink, redacted.
@@ -59,7 +93,10 @@ impl<'a, S: OutputSink> OutputChannel<'a, S> {
     /// Adds a part of the output, or a line about it.
     pub(crate) fn write(&mut self, chunk: &[u8]) -> Result<(), ExecError> {
         match &mut self.redaction {
-            Some(stream) => self.sink.write(&stream.push(chunk)),
+            Some(stream) => {
+                self.sink.write_unredacted(chunk);
+                self.sink.write(&stream.push(chunk))
+            }
             None => self.sink.write(chunk),
         }
     }
@@ -78,9 +115,15 @@ impl Log {
     pub(crate) fn create(path: &Path) -> Result<Self, ExecError> {
         let path = path.to_owned();
         match File::options().write(true).truncate(true).open(&path) {
-            Ok(file) => Ok(Self { path, file: Some(file), bytes: 0, text: Vec::new() }),
+            Ok(file) => Ok(Self {
+                path,
+                file: Some(file),
+                bytes: 0,
+                text: Vec::new(),
+                unredacted: Vec::new(),
+            }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Ok(Self { path, file: None, bytes: 0, text: Vec::new() })
+                Ok(Self { path, file: None, bytes: 0, text: Vec::new(), unredacted: Vec::new() })
             }
             Err(source) => Err(ExecError::Log { path, source }),
         }
@@ -90,11 +133,16 @@ impl Log {
         self.bytes <= CAPTURE_LIMIT as u64
     }
 
-    pub(crate) fn captured(self) -> Captured {
+    /// What was written, and if it is a text that redaction changed, the text before.
+    fn captured(self) -> (Captured, Option<Unredacted>) {
         if !self.fits() {
-            return Captured::Large { path: self.path, bytes: self.bytes };
+            return (Captured::Large { path: self.path, bytes: self.bytes }, None);
         }
-        Captured::Text(trimmed(lossy(self.text)))
+        let is_redacted = self.unredacted.len() <= CAPTURE_LIMIT
+            && !self.unredacted.is_empty()
+            && self.text != self.unredacted;
+        let unredacted = is_redacted.then(|| Unredacted::new(trimmed(lossy(self.unredacted))));
+        (Captured::Text(trimmed(lossy(self.text))), unredacted)
     }
 }
 
@@ -116,6 +164,12 @@ impl OutputSink for Log {
             self.text = Vec::new();
         }
         Ok(())
+    }
+
+    fn write_unredacted(&mut self, chunk: &[u8]) {
+        // One byte more than the limit says that it is exceeded.
+        let room = (CAPTURE_LIMIT + 1).saturating_sub(self.unredacted.len());
+        self.unredacted.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }
 }
 

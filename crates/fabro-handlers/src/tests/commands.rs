@@ -131,6 +131,23 @@ fn a_secret_behind_an_escape_is_redacted_in_the_output_of_a_command() {
 }
 
 #[test]
+fn a_schema_checks_the_output_of_a_command_before_redaction() {
+    let source = r#"digraph { start -> right -> wrong -> exit
+        right [script="echo '{\"k\": \"AKIAIOSFODNN7EXAMPL3\"}'", output_schema="{\"properties\":{\"k\":{\"pattern\":\"^AKIA.*3$\"}}}"]
+        wrong [script="echo '{\"k\": \"AKIAIOSFODNN7EXAMPL4\"}'", output_schema="{\"properties\":{\"k\":{\"const\":\"[redacted]\"}}}"] }"#;
+    let scene = Scene::new(source).local();
+    insta::assert_snapshot!(scene.story(), @r#"
+    001 start@1 succeeded -> right (unconditional)
+    002 right@1 succeeded -> wrong (unconditional)
+    003 wrong@1 failed: the output does not match output_schema: /k: "[redacted]" was expected -> exit (unconditional)
+    004 exit@1 succeeded
+    run partially_succeeded
+    "#);
+    assert_eq!(scene.value("output.right"), json!({"k": "[redacted]"}));
+    assert!(!format!("{:?}", scene.events()).contains("AKIA"));
+}
+
+#[test]
 fn real_scripts_run_in_the_working_directory() {
     let source = r#"digraph {
         start -> shell -> python -> broken -> killed -> exit

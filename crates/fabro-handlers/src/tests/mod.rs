@@ -570,6 +570,7 @@ pub(super) fn printed(exit: Exit, stdout: &str, stderr: &str) -> Finished {
         exit,
         stdout: Captured::Text(stdout.into()),
         stderr: Captured::Text(stderr.into()),
+        unredacted: [None, None],
         duration: std::time::Duration::ZERO,
     }
 }

@@ -23,9 +23,9 @@ use super::{Engine, Remote, Root, ssh_dir};
 use crate::ends::Ends;
 use crate::group::{GRACE, Group};
 use crate::guard::ControlGuard;
-use crate::log::{Log, OutputChannel, OutputSink, trimmed};
+use crate::log::{CapturedOutputs, Log, OutputChannel, OutputSink};
 use crate::script::LAST_OUTPUT;
-use crate::{Captured, Environment, ExecError, Exit, Finished, Keep, Request, SandboxError};
+use crate::{Environment, ExecError, Exit, Finished, Keep, Request, SandboxError};
 
 /// How long the end of a script that was killed may take to arrive.
 const KILL_WAIT: Duration = Duration::from_secs(10);
@@ -214,7 +214,7 @@ impl Remote {
     pub(crate) async fn run(self: &Arc<Self>, request: Request<'_>) -> Result<Finished, ExecError> {
         let started = Instant::now();
         let name = Path::new("sh");
-        let (exit, stdout, stderr) = match &request.keep {
+        let (exit, outputs) = match &request.keep {
             Keep::Logs { stdout, stderr } => {
                 let mut out = OutputChannel::new(Log::create(stdout)?, request.redactor, name);
                 let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, name);
@@ -233,18 +233,19 @@ impl Remote {
                         exit
                     }
                 };
-                (exit, out.finish()?.captured(), err.finish()?.captured())
+                (exit, CapturedOutputs::of_logs(out.finish()?, err.finish()?))
             }
             Keep::Log(path) => {
                 let (exit, log) = self.run_merged(&request, Log::create(path)?).await?;
-                (exit, log.captured(), Captured::Text(String::new()))
+                (exit, CapturedOutputs::of_log(log))
             }
             &Keep::Ends { head, tail } => {
                 let (exit, ends) = self.run_merged(&request, Ends::new(head, tail)).await?;
-                (exit, Captured::Text(trimmed(ends.text())), Captured::Text(String::new()))
+                (exit, CapturedOutputs::of_ends(ends))
             }
         };
-        Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
+        let CapturedOutputs { stdout, stderr, unredacted } = outputs;
+        Ok(Finished { exit, stdout, stderr, unredacted, duration: started.elapsed() })
     }
 
     /// Both streams as one.
