@@ -34,6 +34,8 @@ pub const HUMAN_TEXT: &str = "human.gate.text";
 pub const PARALLEL_RESULTS: &str = "parallel.results";
 /// What each branch of the last fan-out has made.
 pub const PARALLEL_OUTPUTS: &str = "parallel.outputs";
+/// How many branches the last fan-out had.
+pub const PARALLEL_COUNT: &str = "parallel.branch_count";
 /// The place of an element in the list of a fan-out, from 0.
 pub const ITEM_INDEX: &str = "item_index";
 /// The branch a fan-in chose.

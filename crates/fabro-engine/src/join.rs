@@ -27,7 +27,7 @@ pub(crate) fn outcome(
     let mut results = Vec::with_capacity(fan_out.branches.len());
     let mut outputs = Vec::with_capacity(fan_out.branches.len());
     let mut artifacts = Vec::new();
-    for branch in &fan_out.branches {
+    for (index, branch) in fan_out.branches.iter().enumerate() {
         let head_sha = state.worktrees.head(&branch.name).map(ToString::to_string);
         let cursor = state.line(&branch.name);
         artifacts.extend(cursor.into_iter().flat_map(|cursor| cursor.artifacts.iter().cloned()));
@@ -35,8 +35,14 @@ pub(crate) fn outcome(
         let result = BranchResult { head_sha, ..result };
         let output = result.output.as_deref().map(|output| inlined(output, fan_out, values));
         outputs.push(output.unwrap_or_default());
-        let result = serde_json::to_value(result);
-        results.push(result.expect("its keys are strings and its numbers JSON"));
+        let label = item_label(fan_out, index).unwrap_or_else(|| result.id.to_string());
+        let mut result =
+            serde_json::to_value(result).expect("its keys are strings and its numbers JSON");
+        // As upstream calls them.
+        result["index"] = index.into();
+        result["item_label"] = label.into();
+        result["context_updates"] = result["updates"].clone();
+        results.push(result);
     }
     let mut outcome = match joined {
         Ok(Status::Failed) => Outcome::failed(failure(fan_out, policy)),
@@ -51,6 +57,18 @@ pub(crate) fn outcome(
     outcome
         .with_update(keys::PARALLEL_RESULTS, Value::Array(results))
         .with_update(keys::PARALLEL_OUTPUTS, Value::Array(outputs))
+        .with_update(keys::PARALLEL_COUNT, fan_out.branches.len())
+}
+
+/// The longest label of an element, in characters.
+const ITEM_LABEL: usize = 80;
+
+/// How an element of a list is called: its `name`, else its `label`, else its number.
+fn item_label(fan_out: &FanOut, index: usize) -> Option<String> {
+    let item = fan_out.for_each.as_ref()?.items.get(index)?;
+    let named = ["name", "label"].iter().find_map(|key| item.get(key)?.as_str());
+    let label = named.map_or_else(|| index.to_string(), str::to_owned);
+    Some(label.chars().take(ITEM_LABEL).collect())
 }
 
 /// How much one output may have to stand in the list of outputs itself, in bytes of its JSON; the whole

@@ -11,12 +11,13 @@ use crate::text::{Keep, one_line};
 pub fn shows_key(key: &str) -> bool {
     const PREFIXES: [&str; 7] =
         ["internal.", "current", "graph.", "thread.", "response.", "command.", "failure_"];
-    const KEYS: [&str; 6] = [
+    const KEYS: [&str; 7] = [
         "outcome",
         "last_stage",
         "last_response",
         "preferred_label",
         "parallel.outputs",
+        "parallel.branch_count",
         "human.gate.question",
     ];
     !KEYS.contains(&key) && !PREFIXES.iter().any(|prefix| key.starts_with(prefix))

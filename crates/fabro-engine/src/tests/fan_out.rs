@@ -26,7 +26,7 @@ fn branches_meet_at_the_first_common_node() {
     let state = bench.state();
     let context = &state.main().unwrap().context;
     assert_eq!(context.get("lint_ok"), None);
-    insta::assert_snapshot!(context.get("parallel.results").unwrap(), @r#"[{"id":"lint","status":"succeeded","notes":null,"response":null,"output":null,"updates":{"lint_ok":true},"head_sha":null},{"id":"test","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null}]"#);
+    insta::assert_snapshot!(context.get("parallel.results").unwrap(), @r#"[{"id":"lint","status":"succeeded","notes":null,"response":null,"output":null,"updates":{"lint_ok":true},"head_sha":null,"index":0,"item_label":"lint","context_updates":{"lint_ok":true}},{"id":"test","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null,"index":1,"item_label":"test","context_updates":{}}]"#);
 }
 
 #[test]

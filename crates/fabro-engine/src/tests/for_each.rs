@@ -77,7 +77,7 @@ fn every_element_has_a_branch() {
     each@1/work[2] item=3
     "#);
     let context = &bench.state().main().unwrap().context.clone();
-    insta::assert_snapshot!(context.get("parallel.results").unwrap(), @r#"[{"id":"work[0]","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null},{"id":"work[1]","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null},{"id":"work[2]","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null}]"#);
+    insta::assert_snapshot!(context.get("parallel.results").unwrap(), @r#"[{"id":"work[0]","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null,"index":0,"item_label":"0","context_updates":{}},{"id":"work[1]","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null,"index":1,"item_label":"1","context_updates":{}},{"id":"work[2]","status":"succeeded","notes":null,"response":null,"output":null,"updates":{},"head_sha":null,"index":2,"item_label":"2","context_updates":{}}]"#);
     assert_eq!([context.get("item"), context.get("item_index")], [None, None]);
 }
 

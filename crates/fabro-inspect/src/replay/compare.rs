@@ -392,7 +392,7 @@ fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayE
     for (key, value) in &outcome.context_updates {
         // What branches have made follows from their stages, which are compared; logs of earlier
         // versions do not have it.
-        if key == keys::PARALLEL_OUTPUTS {
+        if key == keys::PARALLEL_OUTPUTS || key == keys::PARALLEL_COUNT {
             continue;
         }
         let mut value = match resolved(blobs, value) {
@@ -403,7 +403,10 @@ fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayE
         if key == keys::PARALLEL_RESULTS {
             let results = value.as_array_mut().into_iter().flatten();
             for result in results.filter_map(Value::as_object_mut) {
-                result.retain(|field, _| field != "output");
+                let is_older = |field: &str| {
+                    !["output", "index", "item_label", "context_updates"].contains(&field)
+                };
+                result.retain(|field, _| is_older(field));
             }
         }
         updates.insert(key.clone(), value);

@@ -46,7 +46,9 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
             fixed(&["human.gate.selected", "human.gate.label", "human.gate.text"], Writer::Human)
         }
         "parallel"
-            if is_at_or_in(key, "parallel.results") || is_at_or_in(key, "parallel.outputs") =>
+            if is_at_or_in(key, "parallel.results")
+                || is_at_or_in(key, "parallel.outputs")
+                || key == "parallel.branch_count" =>
         {
             Need::Stage(Writer::FanOut)
         }
@@ -57,6 +59,7 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
                 "parallel.fan_in.best_head_sha",
                 "parallel.results",
                 "parallel.outputs",
+                "parallel.branch_count",
             ],
             Writer::FanIn,
         ),

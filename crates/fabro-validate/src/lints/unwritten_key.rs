@@ -510,7 +510,7 @@ mod tests {
           fix: read `command.output`
         1:181 warning: no stage writes `parallel.best`: keys of this name belong to the engine, which writes no such key
           at: context.parallel.best
-          fix: read one of parallel.fan_in.best_id, parallel.fan_in.best_outcome, parallel.fan_in.best_head_sha, parallel.results, parallel.outputs
+          fix: read one of parallel.fan_in.best_id, parallel.fan_in.best_outcome, parallel.fan_in.best_head_sha, parallel.results, parallel.outputs, parallel.branch_count
         ");
         insta::assert_snapshot!(reported("unwritten-key", r#"graph [owner=x]; start -> b -> exit; b [prompt="{{ context.graph.ownr }} {{ context.graph.owner }} {{ context.internal.node_visits_count }} {{ context.internal.retry_count.c }} {{ context.last_answer }}"]"#), @r"
         1:64 warning: no stage writes `graph.ownr`: the graph has no attribute `ownr`
