@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use serde_json::Value;
 
 use crate::WorkTree;
 use crate::blobs::local_dir;
-use crate::common::{failed, known, value_of};
+use crate::common::{failed, known, tail, value_of};
 use crate::files::StageFiles;
 use crate::render::render;
 use crate::steering::{json_of, steered};
@@ -73,7 +72,7 @@ impl CommandHandler {
     }
 
     /// A file with the value that the script reads from its standard input, redacted as the context is.
-    fn stdin(&self, stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd> {
+    fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd> {
         let Some(key) = stage.spec().command().and_then(|spec| spec.stdin.as_ref()) else {
             return Ok(None);
         };
@@ -151,7 +150,7 @@ impl Handler for CommandHandler {
             redactor: Some(&self.redactor),
             cancel: stage.cancel.clone(),
         };
-        let stdin = match self.stdin(&stage, &files) {
+        let stdin = match Self::stdin(&stage, &files) {
             Ok(stdin) => stdin,
             Err(end) => return end,
         };
@@ -321,14 +320,4 @@ pub fn last_line(captured: &Captured) -> Option<String> {
     };
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(QUOTED).collect())
-}
-
-/// The end of a file, at most so many bytes.
-pub(crate) fn tail(path: &Path, most: u64) -> io::Result<String> {
-    let mut log = File::open(path)?;
-    let bytes = log.metadata()?.len();
-    log.seek(SeekFrom::Start(bytes.saturating_sub(most)))?;
-    let mut end = Vec::new();
-    log.take(TAIL).read_to_end(&mut end)?;
-    Ok(String::from_utf8_lossy(&end).into_owned())
 }

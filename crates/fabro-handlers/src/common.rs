@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
 
 use fabro_engine::{BlobError, BlobStore, ReadError, Reporter, Stage, read_blob};
 use fabro_events::EventBody;
@@ -101,4 +104,14 @@ pub(crate) fn session_id(stage: &Stage) -> String {
 pub(crate) fn cache_key(stage: &Stage) -> String {
     let thread = stage.at.thread_id.as_ref().filter(|_| stage.at.fidelity == Fidelity::Full);
     format!("fabro-{}", thread.unwrap_or(&stage.at.node))
+}
+
+/// The end of a file, at most so many bytes.
+pub(crate) fn tail(path: &Path, most: u64) -> io::Result<String> {
+    let mut log = File::open(path)?;
+    let bytes = log.metadata()?.len();
+    log.seek(SeekFrom::Start(bytes.saturating_sub(most)))?;
+    let mut end = Vec::new();
+    log.take(most).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }

@@ -9,7 +9,7 @@ use fabro_routing::{Checked, Directives, Expected, check_redacted};
 use fabro_sandbox::{Captured, Finished};
 use fabro_types::{Failure, FailureClass, Outcome};
 
-use crate::command::tail;
+use crate::common::tail;
 use crate::llm::with_directives;
 
 /// How many bytes at the end of a large output are looked through for its JSON.
@@ -48,7 +48,7 @@ pub(crate) fn json_of(
             return Some(Ok(value));
         }
         Checked::Missing => "it has no JSON object".to_owned(),
-        checked => checked.problem(),
+        checked @ Checked::Invalid { .. } => checked.problem(),
     };
     let message = format!("the output does not match output_schema: {problem}");
     Some(Err(Failure::new(FailureClass::Deterministic, message)))

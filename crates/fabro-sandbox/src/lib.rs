@@ -61,6 +61,7 @@
 
 mod baseline;
 mod bwrap;
+mod captured_outputs;
 mod cgroup;
 mod control;
 mod descriptors;

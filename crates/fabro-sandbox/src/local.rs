@@ -14,12 +14,13 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::captured_outputs::CapturedOutputs;
 use crate::cgroup::{self, ENTER, ENTER_SHELL};
 use crate::ends::Ends;
 use crate::group::Group;
 use crate::guard::ControlGuard;
 use crate::launch::Launch;
-use crate::log::{CapturedOutputs, Log, OutputChannel, OutputSink};
+use crate::log::{Log, OutputChannel, OutputSink};
 use crate::programs;
 use crate::sandbox::{Sandbox, variables};
 use crate::script::{LAST_OUTPUT, PYTHON_FROM_FILE};

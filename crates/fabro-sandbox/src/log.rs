@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use fabro_redact::{Redactor, Stream, Unredacted};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::ends::Ends;
 use crate::{CAPTURE_LIMIT, Captured, ExecError};
 
 /// A quarter of what a pipe usually holds: most scripts write less, and each has two of these.
@@ -28,34 +27,6 @@ pub(crate) trait OutputSink: Send {
 
     /// Gets the output before redaction too.
     fn write_unredacted(&mut self, _chunk: &[u8]) {}
-}
-
-/// What was captured of both outputs.
-pub(crate) struct CapturedOutputs {
-    pub(crate) stdout: Captured,
-    pub(crate) stderr: Captured,
-    pub(crate) unredacted: [Option<Unredacted>; 2],
-}
-
-impl CapturedOutputs {
-    pub(crate) fn of_logs(stdout: Log, stderr: Log) -> Self {
-        let (stdout, unredacted) = stdout.captured();
-        let (stderr, unredacted_stderr) = stderr.captured();
-        Self { stdout, stderr, unredacted: [unredacted, unredacted_stderr] }
-    }
-
-    pub(crate) fn of_log(merged: Log) -> Self {
-        let (stdout, unredacted) = merged.captured();
-        Self { unredacted: [unredacted, None], ..Self::of_stdout(stdout) }
-    }
-
-    pub(crate) fn of_ends(ends: Ends) -> Self {
-        Self::of_stdout(Captured::Text(trimmed(ends.text())))
-    }
-
-    fn of_stdout(stdout: Captured) -> Self {
-        Self { stdout, stderr: Captured::Text(String::new()), unredacted: [None, None] }
-    }
 }
 
 /// Copies output into a sink, redacted.
@@ -134,7 +105,7 @@ impl Log {
     }
 
     /// What was written, and if it is a text that redaction changed, the text before.
-    fn captured(self) -> (Captured, Option<Unredacted>) {
+    pub(crate) fn captured(self) -> (Captured, Option<Unredacted>) {
         if !self.fits() {
             return (Captured::Large { path: self.path, bytes: self.bytes }, None);
         }

@@ -73,7 +73,6 @@ fn named_files_are_as_protected_as_the_workflow() {
 }
 
 /// Makes links (`LINK -> TARGET`) and files, and checks the path.
-
 #[track_caller]
 fn check_links(path: &str, tree: &[&str], expect: Option<&str>) {
     let dir = tempfile::tempdir().unwrap();

@@ -20,10 +20,11 @@ use super::program::{self, Script, encoded, quote};
 use super::sync::list::LIST_BYTES;
 use super::sync::pack::pack_files;
 use super::{Engine, Remote, Root, ssh_dir};
+use crate::captured_outputs::CapturedOutputs;
 use crate::ends::Ends;
 use crate::group::{GRACE, Group};
 use crate::guard::ControlGuard;
-use crate::log::{CapturedOutputs, Log, OutputChannel, OutputSink};
+use crate::log::{Log, OutputChannel, OutputSink};
 use crate::script::LAST_OUTPUT;
 use crate::{Environment, ExecError, Exit, Finished, Keep, Request, SandboxError};
 
