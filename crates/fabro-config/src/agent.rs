@@ -128,8 +128,8 @@ impl AgentSettings {
         }
     }
 
-    /// The same with the paths that the file `by` names resolved: folders of skills become absolute, and
-    /// the JSON Schemas that tools name as `@file` are read. `home` is what `~` stands for.
+    /// Resolves the paths in these settings, which are from the file `by`: skill folders become
+    /// absolute, and JSON Schemas that tools reference as `@file` are read. `home` replaces `~`.
     ///
     /// # Errors
     ///

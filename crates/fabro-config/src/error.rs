@@ -102,21 +102,21 @@ pub enum ConfigError {
         /// The id of the user.
         owner: u32,
     },
-    /// A control file that was not there before a script in a sandbox started, which still runs.
+    /// A control file that may have been created by a sandboxed script that is still running.
     #[error(
-        "{} was created while a script runs there in a sandbox, and is renamed when that ends: wait until then",
+        "{} may have been created by a sandboxed script that is still running, and is renamed when the script ends: wait until then, and try again",
         .0.display()
     )]
     OfScript(PathBuf),
-    /// A project without settings in a project with settings.
+    /// A project without settings, nested in a project with settings.
     #[error(
-        "{} has no settings, and those of the project {} around it do not hold here: make {} (fabro init) for settings of its own, or run in {}",
+        "{} has no settings, and the settings of the enclosing project {} do not apply here: create {} (fabro init), or run in {}",
         inner.display(), project.display(), inner.join(FABRO_DIR).display(), project.display()
     )]
     NestedProject {
-        /// The directory with a `.git` or a store.
+        /// The nested project: the directory with a `.git` or a store.
         inner: PathBuf,
-        /// The root of the project.
+        /// The root of the enclosing project.
         project: PathBuf,
     },
     /// The path does not name a regular file. With files that it may mean.

@@ -14,13 +14,13 @@ pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
     }
 }
 
-/// A whole text file of at most [`MAX_BYTES`]; a larger one is refused before it is read. A pipe or a
-/// device is refused: reading one may never end.
+/// Reads a whole text file of at most [`MAX_BYTES`]; a larger one is refused before it is read. A FIFO
+/// or a device is refused: reading one may block forever.
 pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
     read_checked(path, |_| Ok(()))
 }
 
-/// As [`read_text`]; `check` gets the metadata of the file that was opened.
+/// Like [`read_text`], but `check` may refuse the opened file by its metadata.
 pub(crate) fn read_checked(
     path: &Path,
     check: impl Fn(&Metadata) -> Result<(), ConfigError>,
@@ -38,7 +38,7 @@ pub(crate) fn read_checked(
     check(&file.metadata().map_err(failed)?)?;
     let mut file = file.take(MAX_BYTES + 1);
     file.read_to_string(&mut text).map_err(failed)?;
-    // It may have grown since, or be of a file system that does not know lengths.
+    // The file may have grown, or its file system may not report sizes.
     if text.len() as u64 > MAX_BYTES {
         return Err(ConfigError::TooLarge(path.to_owned()));
     }

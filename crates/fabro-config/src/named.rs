@@ -1,4 +1,4 @@
-//! Files that settings name.
+//! Files that settings reference.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::file::{expand, read_text};
 use crate::spelling::spelled_as_on_disk;
 use crate::trust::check_named_file;
 
-/// A goal as it is written in the file `by`: `@file` is read, `@@` is a literal `@`.
+/// The text of a goal from the settings file `by`: `@file` is read, `@@` is a literal `@`.
 pub(crate) fn goal_text(by: &Path, home: Option<&Path>, goal: &str) -> Result<String, ConfigError> {
     let Some(rest) = goal.strip_prefix('@') else { return Ok(goal.to_owned()) };
     if rest.starts_with('@') {
@@ -16,7 +16,8 @@ pub(crate) fn goal_text(by: &Path, home: Option<&Path>, goal: &str) -> Result<St
     Ok(read_named(by, home, rest)?.1.trim_end().to_owned())
 }
 
-/// A text file that the file `by` names, and its path, without the byte order mark that editors on Windows write.
+/// Reads a text file that the settings file `by` references, without the byte order mark that editors
+/// on Windows write. Returns its path too.
 pub(crate) fn read_named(
     by: &Path,
     home: Option<&Path>,

@@ -1,4 +1,4 @@
-//! Owners and permissions of files.
+//! File ownership and permissions.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -41,17 +41,17 @@ pub(crate) fn is_own(found: &Metadata) -> bool {
         || user.is_root() && by_sudo() == Some(found.uid())
 }
 
-/// Whether other users can write it. Group write permission is fine for a private group, unless it is the mask of an
-/// access list, which may name other users.
+/// Whether other users can write to it. Group write permission is accepted for a private group, but not
+/// with an access control list (ACL): there it is the mask, and the list may name other users.
 pub(crate) fn others_may_write(path: &Path, found: &Metadata) -> bool {
-    let has_list = || getxattr(path, "system.posix_acl_access", &mut [0_u8; 0][..]).is_ok();
+    let has_acl = || getxattr(path, "system.posix_acl_access", &mut [0_u8; 0][..]).is_ok();
     let is_private = || {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         let has_number = [found.uid(), geteuid().as_raw()].contains(&found.gid());
         has_number && !has_other_members(found.gid(), &text("/etc/group"), &text("/etc/passwd"))
     };
     !found.is_symlink()
-        && (found.mode() & 0o002 != 0 || found.mode() & 0o020 != 0 && (!is_private() || has_list()))
+        && (found.mode() & 0o002 != 0 || found.mode() & 0o020 != 0 && (!is_private() || has_acl()))
 }
 
 /// Whether a group has members besides the user with its number, in the texts of `/etc/group` and `/etc/passwd`. A

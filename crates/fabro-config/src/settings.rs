@@ -279,11 +279,11 @@ fn settings_as(
     Ok((settings, warnings))
 }
 
-/// Refuses a `.git` or a store that hides the settings of the project around it: anything may have created it, and the
-/// settings may ask for a sandbox.
+/// Refuses a nested project without settings (a `.git` or a store) that hides the settings of the enclosing
+/// project: any script may have created it, and the hidden settings may require a sandbox.
 fn refuse_nested_project(cwd: &Path) -> Result<(), ConfigError> {
     let own_files = |dir: &Path| settings_files(dir, None);
-    // A store alone is not a decision for settings of its own: commands create one.
+    // A store alone does not count as settings: commands create one.
     let has_more = |dir: &Path| {
         let mut entries = dir.join(FABRO_DIR).read_dir().into_iter().flatten().flatten();
         entries.any(|entry| entry.file_name() != STORE_DIR)
@@ -372,7 +372,7 @@ mod tests {
         put("sub/.git/HEAD");
         let error = settings(&cwd, None, None).unwrap_err().to_string();
         let error = error.replace(&dir.path().display().to_string(), "DIR");
-        insta::assert_snapshot!(error, @"DIR/project/sub has no settings, and those of the project DIR/project around it do not hold here: make DIR/project/sub/.fabro (fabro init) for settings of its own, or run in DIR/project");
+        insta::assert_snapshot!(error, @"DIR/project/sub has no settings, and the settings of the enclosing project DIR/project do not apply here: create DIR/project/sub/.fabro (fabro init), or run in DIR/project");
         // Another one, nearer or between them, changes nothing.
         put("sub/deeper/.git/HEAD");
         check(false);

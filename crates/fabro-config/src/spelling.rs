@@ -26,7 +26,7 @@ pub fn spelled_as_on_disk(path: &Path) -> PathBuf {
     found
 }
 
-/// The entry of a folder with this name in another normalization.
+/// The entry of a folder whose name differs from `name` only in its Unicode normalization.
 fn same_name(folder: &Path, name: &str) -> Option<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = fs::read_dir(folder).ok()?.flatten();

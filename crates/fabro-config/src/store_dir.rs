@@ -43,7 +43,7 @@ pub fn project_dir(cwd: &Path) -> Option<&Path> {
     cwd.ancestors().find(|dir| is_project(dir))
 }
 
-/// The outermost project that contains a [`project_root`]: agents that work there may write in all of it.
+/// The outermost project that contains `root`, a [`project_root`]. Agents may write anywhere in it.
 pub(crate) fn outermost_root(root: &Path) -> &Path {
     root.ancestors().filter(|dir| is_project(dir)).last().unwrap_or(root)
 }

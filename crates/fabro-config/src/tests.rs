@@ -475,7 +475,7 @@ fn settings_of_the_documentation_are_read_without_a_warning() {
 }
 
 #[test]
-fn json_is_answered_with_toml() {
+fn json_settings_get_a_hint_about_toml() {
     let errors = crate::parse("{\n  \"run\": {\"goal\": \"x\"}\n}").unwrap_err();
     let expected = r#"settings are TOML, not JSON: write {"run": {"goal": "x"}} as run.goal = "x""#;
     assert_eq!(errors[0].fix.as_deref(), Some(expected));

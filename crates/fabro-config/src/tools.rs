@@ -100,7 +100,7 @@ pub enum HttpMethod {
 }
 
 impl HttpTool {
-    /// Replaces `@FILE` in `parameters` with the content of that file; the file `by` names it.
+    /// Replaces `@FILE` in `parameters` with the content of that file. `by` is the settings file.
     pub(crate) fn read_parameters(
         &mut self,
         by: &Path,

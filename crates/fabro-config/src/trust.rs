@@ -1,4 +1,4 @@
-//! Checks of files that decide what runs as this user: who can write them.
+//! Checks who can write to control files, which decide what runs as this user.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,30 +14,29 @@ use crate::file::read_checked;
 use crate::owner::{is_own, others_may_write};
 use crate::store_dir::{outermost_root, project_root};
 
-/// Refuses a control file that another user owns or can write, or that is reached by another user's link: whoever can
-/// change settings, a workflow or instructions can run commands as the user who starts a run. As in git, root trusts
-/// the user who called `sudo`. Group write permission is fine for a private group: one with the number of the user, and without other
-/// members.
+/// Refuses a control file that another user owns or can write to, or that is reached through another
+/// user's symbolic link: whoever can change settings, a workflow or instructions can run commands as the
+/// user who starts a run. As in git, root trusts the user who called `sudo`. Group write permission is
+/// accepted for a private group: its id is the id of the user, and it has no other members.
 ///
-/// `root` is that of the project, or the working directory without a project: see [`check_link`].
+/// `root` is the root of the project, or the working directory outside of a project: see [`check_link`].
 ///
 /// # Errors
 ///
-/// Another user owns it or can write it, a script that still runs in a sandbox may have created it, or [`check_link`]
-/// refuses it. If its metadata cannot be read, this is not an
-/// error.
+/// Another user owns the file or can write to it, a sandboxed script that is still running may have
+/// created it, or [`check_link`] refuses it. Metadata that cannot be read is not an error.
 pub fn check_owner(path: &Path, root: &Path) -> Result<(), ConfigError> {
     let is_found = |path: &Path| kind(path) == Some(ControlFile::Found);
     if path.strip_prefix(root).is_ok_and(is_found) && may_be_of_script(path) {
         return Err(ConfigError::OfScript(path.to_owned()));
     }
     for found in [fs::symlink_metadata(path), fs::metadata(path)].iter().flatten() {
-        check_found(path, found)?;
+        check_metadata(path, found)?;
     }
     check_link(path, root)
 }
 
-fn check_found(path: &Path, found: &Metadata) -> Result<(), ConfigError> {
+fn check_metadata(path: &Path, found: &Metadata) -> Result<(), ConfigError> {
     if !is_own(found) {
         return Err(ConfigError::Owner { path: path.to_owned(), owner: found.uid() });
     }
@@ -47,27 +46,28 @@ fn check_found(path: &Path, found: &Metadata) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Reads a control file, and refuses it as [`check_owner`] does. Another user may exchange it meanwhile: what was opened
-/// is checked.
+/// Reads a control file if [`check_owner`] accepts it. The opened file is checked again: another user may
+/// have replaced it after the first check (TOCTOU).
 pub(crate) fn read_trusted(path: &Path, root: &Path) -> Result<String, ConfigError> {
     check_owner(path, root)?;
-    read_checked(path, |found| check_found(path, found))
+    read_checked(path, |found| check_metadata(path, found))
 }
 
-/// Refuses a control file that is reached by a link in the project to a file in the project with an unprotected name
-/// ([`control_files`](fabro_types::control_files)): agents and sandboxed scripts may write that file. A project in
-/// another one counts as a part of it: agents work there too. A `.dot` file does not protect itself: it may become a workflow
-/// after it was written. Links of other users on the way are refused too.
+/// Refuses a control file that is, or is reached through, a symbolic link in the project to a file of the
+/// project with an unprotected name ([`control_files`](fabro_types::control_files)): agents and sandboxed
+/// scripts may write to that file. A nested project counts as part of the outer one, because agents work
+/// there too. A `.dot` file counts as unprotected: it may become a workflow after it was written. Symbolic
+/// links of other users in the path are refused too.
 ///
 /// # Errors
 ///
-/// The path goes through such a link. If it cannot be resolved, this is not an error.
+/// The path contains such a link. A path that cannot be resolved is not an error.
 pub fn check_link(path: &Path, root: &Path) -> Result<(), ConfigError> {
     let path_in_root = without_dots(path);
     let root = if path_in_root.starts_with(root) { outermost_root(root) } else { root };
     let Ok(real_root) = root.canonicalize() else { return Ok(()) };
     let in_root = path_in_root.strip_prefix(root).ok();
-    // Who names another file trusts it.
+    // A user who names an unprotected path trusts it.
     if in_root.is_some_and(|path| kind(path).is_none_or(|it| it == ControlFile::Git)) {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub fn check_link(path: &Path, root: &Path) -> Result<(), ConfigError> {
         if let Some(foreign) = fs::symlink_metadata(&resolved).ok().filter(|it| !is_own(it)) {
             return Err(ConfigError::Owner { path: resolved, owner: foreign.uid() });
         }
-        // An agent may replace a link behind the first one.
+        // An agent may replace an unprotected link that the first link leads to.
         if links > 0 && is_writable(&resolved) {
             return refused(&resolved);
         }
@@ -110,17 +110,17 @@ pub fn check_link(path: &Path, root: &Path) -> Result<(), ConfigError> {
     if links > 0 && is_writable(&resolved) { refused(&resolved) } else { Ok(()) }
 }
 
-/// Linux follows no more links in a path.
+/// The maximum number of symbolic links in a path, as on Linux.
 const MAX_LINKS: usize = 40;
 
-/// The components of a path, with the root of the file system, without `.`.
+/// The components of a path without `.`; an absolute path begins with `/`.
 fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components()
         .filter(|part| *part != Component::CurDir)
         .map(|part| part.as_os_str().to_owned())
 }
 
-/// A path without `.` and `..`, by its text alone: as it is named.
+/// Removes `.` and `..` lexically, without following links.
 fn without_dots(path: &Path) -> PathBuf {
     let mut named = PathBuf::new();
     for part in parts(path) {
@@ -133,15 +133,16 @@ fn without_dots(path: &Path) -> PathBuf {
     named
 }
 
-/// Which control file a path of a project is. Agents and sandboxed scripts cannot write those that are found; sandboxes
-/// protect `.git` of the working directory only.
+/// The kind of control file at a path in a project. Agents and sandboxed scripts cannot write to those of
+/// the kind [`Found`](ControlFile::Found); sandboxes protect `.git` only in the working directory.
 fn kind(path: &Path) -> Option<ControlFile> {
     let names: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();
     ControlFile::of(names.iter().map(|name| &**name))
 }
 
-/// Refuses a file that a workflow names if it is less protected than the workflow file: it belongs to a third user, or
-/// only it can be written by others, or its protected name is a link ([`check_link`]).
+/// Refuses a file that a workflow or a settings file (`workflow`) references if it is less protected than that
+/// file: it belongs to a third user, others can write to it but not to `workflow`, or [`check_link`]
+/// refuses it.
 ///
 /// # Errors
 ///

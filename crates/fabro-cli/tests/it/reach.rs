@@ -248,7 +248,7 @@ fn a_repository_in_a_project_does_not_hide_its_settings() {
     for _ in 0..2 {
         for command in ["run", "validate"] {
             let (code, text) = sub(&[command, "w.fabro"]);
-            assert!(code != Some(0) && text.contains("whose settings do not hold here"), "{text}");
+            assert!(code != Some(0) && text.contains("do not apply here"), "{text}");
         }
         assert_eq!(sub(&["ps"]).0, Some(0));
     }

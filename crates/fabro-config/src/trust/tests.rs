@@ -44,8 +44,7 @@ fn files_and_links_of_other_users_are_refused() {
     assert!(!belongs_to_user(&file));
 }
 
-/// A file that a workflow names, by owner and mode of both.
-
+/// A file that a workflow references, by owner and mode of both.
 #[test]
 fn named_files_are_as_protected_as_the_workflow() {
     if !geteuid().is_root() {
@@ -114,7 +113,7 @@ fn links_to_files_that_agents_may_write_are_refused() {
             &[".claude/skills -> ../skills", "skills/pdf/SKILL.md"],
             "skills/pdf",
         ),
-        // It becomes a workflow when an agent writes a start into it.
+        // It becomes a workflow when an agent adds a start node.
         ("w.fabro", &["w.fabro -> wf/w.dot", "wf/w.dot"], "wf/w.dot"),
         ("w.dot", &["w.dot -> notes.txt"], "notes.txt"),
         // The link in the middle can be replaced.
@@ -156,7 +155,7 @@ fn links_to_protected_files_and_out_of_the_project_are_allowed() {
     }
 }
 
-/// Agents work in the outer project too.
+/// Agents may write to the outer project too.
 #[test]
 fn links_of_an_inner_project_into_the_outer_one_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,7 +170,7 @@ fn links_of_an_inner_project_into_the_outer_one_are_refused() {
 }
 
 #[test]
-fn named_files_with_a_protected_name_are_no_links_to_others() {
+fn named_files_with_a_protected_name_may_not_link_to_unprotected_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     for folder in [".git", ".fabro", "wf/w", "docs"] {
@@ -198,7 +197,7 @@ fn named_files_with_a_protected_name_are_no_links_to_others() {
 }
 
 #[test]
-fn links_on_the_way_belong_to_the_user() {
+fn links_of_other_users_in_a_path_are_refused() {
     if !geteuid().is_root() {
         eprintln!("skipped: only root can make links of other users");
         return;
@@ -215,9 +214,9 @@ fn links_on_the_way_belong_to_the_user() {
     assert!(matches!(check(), Err(ConfigError::Owner { owner: 12345, .. })));
 }
 
-/// The links of users are of the project, or of one of their own.
+/// A link in the user's configuration may lead to a file that is not in the project of the run.
 #[test]
-fn links_of_a_user_are_judged_by_the_nearest_project() {
+fn user_configuration_links_are_checked_against_the_project_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     for folder in [".fabro/state", "dotfiles", ".config/fabro", "project/.git"] {
