@@ -1,4 +1,4 @@
-//! What a script has written, as its caller gets it.
+//! The output of a script, as returned to the caller.
 
 use fabro_redact::Unredacted;
 
@@ -6,7 +6,7 @@ use crate::Captured;
 use crate::ends::Ends;
 use crate::log::{Log, trimmed};
 
-/// What was captured of both outputs.
+/// The captured stdout and stderr.
 pub(crate) struct CapturedOutputs {
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,

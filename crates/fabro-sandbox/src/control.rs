@@ -11,8 +11,8 @@ use fabro_types::running_scripts::LinkId;
 use crate::files::is_workflow;
 use crate::walk::{WalkError, walk};
 
-/// Whether later runs obey the file, by the last names of its path; of git's own files, the `.git` of the working
-/// directory.
+/// Whether later runs obey the file, by the last names of its path. Of git's files only the `.git` of the
+/// working directory counts.
 fn is_control_file(root: &Path, below: &Path) -> bool {
     let mut names: Vec<_> = below.iter().rev().take(ControlFile::LONGEST).collect();
     names.reverse();
@@ -28,11 +28,11 @@ fn is_control_file(root: &Path, below: &Path) -> bool {
 /// A file or directory that later runs obey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Of a link, on which nothing can be mounted, so that a script could replace it.
+    /// Set for a symbolic link: nothing can be mounted on it, so a script could replace it.
     pub(crate) link: Option<LinkId>,
 }
 
-/// What identifies a link; `None` for what is none, or is not there.
+/// The id of a symbolic link; `None` if the path is missing or is not a link.
 pub(crate) fn link_id(path: &Path) -> Option<LinkId> {
     let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink)?;
     Some((found.ino(), found.ctime(), found.ctime_nsec()))

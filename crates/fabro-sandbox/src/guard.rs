@@ -171,7 +171,7 @@ impl Check {
     }
 }
 
-/// Renames the control files that are not in the baseline, and then those in a directory that was renamed.
+/// Renames the control files that are not in the baseline, and then those in renamed directories.
 pub(crate) fn check(scope: &Scope, baseline: &ControlFiles) -> Check {
     let mut check = Check::default();
     loop {
@@ -191,7 +191,9 @@ fn rename_new(scope: &Scope, baseline: &ControlFiles, check: &mut Check) {
         match rename(&scope.root, path) {
             Ok(aside) => {
                 let (who, allowed) = match ControlFile::of([&*name]) {
-                    Some(ControlFile::Git) => ("git", "; `write_git` of [run.sandbox] allows it"),
+                    Some(ControlFile::Git) => {
+                        ("git", "; to allow it, set `write_git = true` in [run.sandbox]")
+                    }
                     _ => ("later runs", ""),
                 };
                 // Writing to a string does not fail.
@@ -336,7 +338,7 @@ mod tests {
         let guard = ground.guard();
         ground.write(".git/config");
         ground.write("sub/.git/config");
-        insta::assert_snapshot!(renamed(guard.finish()), @"fabro: git would obey .git, so it was renamed to .git.from-sandbox; `write_git` of [run.sandbox] allows it");
+        insta::assert_snapshot!(renamed(guard.finish()), @"fabro: git would obey .git, so it was renamed to .git.from-sandbox; to allow it, set `write_git = true` in [run.sandbox]");
         let guard = ground.guard();
         assert_eq!(protected_paths(&ground.root, &guard.found), BTreeSet::new());
         ground.write(".git");
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_reads_what_a_running_script_has_created() {
+    fn new_control_files_are_not_read_while_the_script_runs() {
         let ground = Ground::new();
         let of_script = |name: &str| may_be_of_script(&ground.root.join(name));
         ground.write("AGENTS.md");

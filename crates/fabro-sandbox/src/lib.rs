@@ -146,7 +146,7 @@ pub struct Request<'a> {
     pub env: Environment<'a>,
     /// Directories outside of `cwd` that it may read in a [`Sandbox`], which hides them otherwise.
     pub reads: &'a [PathBuf],
-    /// The file that it reads from its standard input, in one of `reads`; nothing without one.
+    /// The file for its standard input, in one of `reads`; the input is empty without one.
     pub stdin: Option<&'a Path>,
     /// Where its output goes.
     pub keep: Keep,
@@ -176,7 +176,8 @@ pub enum Keep {
         /// The file of standard error; another one.
         stderr: PathBuf,
     },
-    /// One file gets both streams, in the order they are written, as for `Logs`: [`Finished::stdout`].
+    /// Like `Logs`, but one file gets both streams, in the order they are written. They are returned as
+    /// [`Finished::stdout`].
     Log(PathBuf),
     /// Only the start and the end, in memory: both streams as one, in the order they are written,
     /// given back as [`Finished::stdout`]. Between the two ends stands how much is missing.
@@ -207,7 +208,8 @@ pub struct Finished {
     pub stdout: Captured,
     /// Its standard error.
     pub stderr: Captured,
-    /// Standard output and error before redaction, where that changed a text. Only for checks: they contain secrets.
+    /// Standard output and error before redaction, if it changed them. Only for validation: they contain
+    /// secrets.
     pub unredacted: [Option<Unredacted>; 2],
     /// From the start until the last process of the group ended.
     pub duration: Duration,

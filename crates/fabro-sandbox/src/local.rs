@@ -119,7 +119,7 @@ async fn run_with_logs(
     Ok((exit, CapturedOutputs::of_logs(out.finish()?, err.finish()?)))
 }
 
-/// Both streams as one.
+/// Runs a script with both streams in one sink.
 async fn run_merged<S: OutputSink>(start: &Start<'_>, sink: S) -> Result<(Exit, S), ExecError> {
     let &Start { program, request, .. } = start;
     let mut channel = OutputChannel::new(sink, request.redactor, program);

@@ -17,7 +17,7 @@ pub(crate) struct Log {
     file: Option<File>,
     bytes: u64,
     text: Vec<u8>,
-    /// The same before redaction.
+    /// The start of the output before redaction, at most one byte more than [`CAPTURE_LIMIT`].
     unredacted: Vec<u8>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Log {
 pub(crate) trait OutputSink: Send {
     fn write(&mut self, chunk: &[u8]) -> Result<(), ExecError>;
 
-    /// Gets the output before redaction too.
+    /// Receives each chunk before redaction, too.
     fn write_unredacted(&mut self, _chunk: &[u8]) {}
 }
 
@@ -104,7 +104,7 @@ impl Log {
         self.bytes <= CAPTURE_LIMIT as u64
     }
 
-    /// What was written, and if it is a text that redaction changed, the text before.
+    /// The captured output, and its text before redaction if redaction changed it.
     pub(crate) fn captured(self) -> (Captured, Option<Unredacted>) {
         if !self.fits() {
             return (Captured::Large { path: self.path, bytes: self.bytes }, None);
@@ -138,7 +138,7 @@ impl OutputSink for Log {
     }
 
     fn write_unredacted(&mut self, chunk: &[u8]) {
-        // One byte more than the limit says that it is exceeded.
+        // One byte more than the limit marks the output as too large.
         let room = (CAPTURE_LIMIT + 1).saturating_sub(self.unredacted.len());
         self.unredacted.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }

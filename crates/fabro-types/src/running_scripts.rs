@@ -1,40 +1,42 @@
-//! The control files that were there before scripts in a sandbox started. While these run, no other run or agent of the
-//! process may read one that they have created: it is renamed when they end.
+//! Control files that existed before sandboxed scripts started. While the scripts run, no other run or
+//! agent of this process may read a control file that they created: it is renamed when they end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which link it was: its inode and ctime, as inodes are reused.
+/// Identifies a symbolic link: its inode, and its ctime in seconds and nanoseconds, as inodes are reused.
 pub type LinkId = (u64, i64, i64);
 
-/// Control files and directories by their paths. A script may replace a link, and no other file.
+/// Control files and directories by path. Only symbolic links have an id: a script can replace a link, but
+/// no other existing control file.
 pub type ControlFiles = BTreeMap<PathBuf, Option<LinkId>>;
 
 #[derive(Debug)]
 struct Running {
     before: ControlFiles,
     link_id: fn(&Path) -> Option<LinkId>,
-    /// How many guards have announced scripts there.
+    /// How many guards have registered running scripts.
     guards: usize,
 }
 
-/// By working directory.
+/// Registered scripts by working directory.
 static RUNNING: Mutex<BTreeMap<PathBuf, Running>> = Mutex::new(BTreeMap::new());
 
 fn running() -> MutexGuard<'static, BTreeMap<PathBuf, Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Scripts run in a working directory, in which these control files were before. `link_id` finds which link a path
-/// is now; `None` if it is none.
+/// Registers scripts that start in the working directory `root`. `before` are the control files that exist
+/// there; those of the first registration count. `link_id` returns the current id of a symbolic link, and
+/// `None` for other files.
 pub fn scripts_run(root: &Path, before: ControlFiles, link_id: fn(&Path) -> Option<LinkId>) {
     let mut running = running();
     let new = Running { before, link_id, guards: 0 };
     running.entry(root.to_owned()).or_insert(new).guards += 1;
 }
 
-/// These scripts have ended, and what they created has been renamed.
+/// Removes one registration, after its scripts have ended and the files that they created were renamed.
 pub fn scripts_ended(root: &Path) {
     let mut running = running();
     if let Some(at) = running.get_mut(root) {
@@ -45,8 +47,8 @@ pub fn scripts_ended(root: &Path) {
     }
 }
 
-/// Whether a control file may be that of a script which still runs: it is in its working directory, and was not there
-/// before.
+/// Whether a script that is still running may have created a control file: the file is in the working
+/// directory of the script, and did not exist before.
 pub fn may_be_of_script(path: &Path) -> bool {
     running().iter().filter(|(root, _)| path.starts_with(root)).any(|(root, at)| {
         let is_old = |it: &Path| {
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_from_before_are_not_of_a_script() {
+    fn new_files_may_be_those_of_a_running_script() {
         let root = Path::new("/of/the/test");
         let check = |path: &str| may_be_of_script(&root.join(path));
         assert!(!check("fabro.toml"));

@@ -369,7 +369,7 @@ impl View {
         }
         if args.0.len() > MAX_ARGUMENTS {
             return Err(io::Error::other(format!(
-                "files that later runs obey need {} mounts, more than bubblewrap makes",
+                "protecting the files that later runs obey needs {} mounts, more than bubblewrap supports",
                 mounts.len()
             )));
         }
@@ -388,7 +388,7 @@ fn is_visible(mounts: &BTreeMap<PathBuf, Mount>, at: &Path) -> bool {
     }
 }
 
-/// Bubblewrap takes 9,000, those of the program included.
+/// Bubblewrap accepts 9,000 arguments, including those of the program.
 const MAX_ARGUMENTS: usize = 8_900;
 
 /// The repository above the working directory, or of which it is a linked worktree, so that git works there.

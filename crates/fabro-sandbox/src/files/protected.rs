@@ -34,7 +34,7 @@ impl Protection {
     pub(super) fn check_remove(self, root: &Path, path: &str) -> Result<(), FileError> {
         let is_protected_name = |path: &Path| {
             let path = path.to_str().filter(|_| path.file_name().is_some());
-            // What is outside, as are the parents of the root, is refused anyway.
+            // Paths outside of the root are refused anyway.
             let inside = path.and_then(|path| resolve(root, path, Last::Kept).ok());
             inside.is_some_and(|inside| self.covers(root, &inside))
         };

@@ -24,9 +24,9 @@ pub(super) enum Last {
 
 /// The path without links, `.` and `..`, relative to the root, which is free of them too.
 ///
-/// A name is the one on disk if both differ only in their Unicode normalization. What does not
-/// exist is taken as it is written, so that it can be made. The answer may be out of
-/// date as soon as it is given: what opens it must refuse to follow links.
+/// A name that differs from an entry on disk only in its Unicode normalization is replaced by that
+/// entry. A name that does not exist is kept, so that it can be created. The result may be stale
+/// immediately: the caller must not follow links when it opens the path.
 pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, FileError> {
     if path.is_empty() || path.len() > LONGEST || path.contains('\0') {
         return Err(FileError::invalid(path));
@@ -67,8 +67,8 @@ pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, Fi
     }
 }
 
-/// Appends a name, or if there is no such entry, the one that differs only in its Unicode
-/// normalization. Returns what is there.
+/// Appends a name, or if it does not exist, the entry that differs only in its Unicode
+/// normalization. Returns the metadata of the result.
 fn push_as_on_disk(dir: &mut PathBuf, name: &OsStr) -> io::Result<Metadata> {
     let spelling = |dir: &Path| {
         let name = name.to_str().filter(|name| !name.is_ascii())?;

@@ -249,7 +249,7 @@ impl Remote {
         Ok(Finished { exit, stdout, stderr, unredacted, duration: started.elapsed() })
     }
 
-    /// Both streams as one.
+    /// Runs a script with both streams in one sink.
     async fn run_merged<S: OutputSink>(
         self: &Arc<Self>,
         request: &Request<'_>,

@@ -68,7 +68,7 @@ async fn a_file_that_cannot_be_renamed_fails_the_script(ground: Ground) {
     assert_eq!(check().unwrap(), "");
 }
 
-/// Git would run the programs that its settings name.
+/// Git would run the programs that its configuration names.
 #[tokio::test]
 async fn a_new_repository_in_the_working_directory_is_renamed() {
     let Some(ground) = Ground::bwrap() else { return };
