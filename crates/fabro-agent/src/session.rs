@@ -69,8 +69,8 @@ pub struct Session {
     pub(crate) cuts: u32,
     /// The parts of the current answer that were cut off and continued.
     pub(crate) partial_answer: String,
-    /// The current answer before redaction, with its parts joined; `None` for one that is known
-    /// from a record.
+    /// The current answer before redaction, with its parts joined; `None` for an answer restored
+    /// from the log.
     pub(crate) unredacted: Option<String>,
     /// The last answer is not whole, and is not continued any more.
     pub(crate) is_cut_off: bool,
@@ -99,8 +99,8 @@ pub struct Session {
 pub struct Answer {
     /// The text of the last answer; parts of one that was cut off are joined.
     pub text: String,
-    /// The text before redaction, where that changed it; `None` also for an answer of an earlier
-    /// process.
+    /// The text before redaction, if redaction changed it; `None` for an answer restored from the
+    /// log.
     pub unredacted: Option<Unredacted>,
     /// It is not whole: it reached its limit of tokens again and again.
     pub is_cut_off: bool,

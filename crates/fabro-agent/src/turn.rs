@@ -109,7 +109,7 @@ impl Session {
         let mut usage = std::mem::take(&mut self.carried);
         usage.add(&reply.usage);
         let mut message = reply.into_message();
-        // Of a continued answer the parts before are needed too.
+        // A continued answer includes its earlier parts.
         let is_new = self.partial_answer.is_empty();
         let before = if is_new { Some(String::new()) } else { self.unredacted.take() };
         self.unredacted = before.map(|before| before + &message.text());

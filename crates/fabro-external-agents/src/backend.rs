@@ -122,7 +122,7 @@ pub struct Session<'a> {
 pub struct Done {
     /// Its answer, redacted.
     pub text: String,
-    /// Its answer before redaction, where that changed it.
+    /// Its answer before redaction, if redaction changed it.
     pub unredacted: Option<Unredacted>,
     /// What this run used, by model, as far as it reports it.
     pub usage: Vec<Usage>,

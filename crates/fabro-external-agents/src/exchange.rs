@@ -45,7 +45,7 @@ pub(crate) fn start(
 }
 
 /// Writes the prompt to a program and reads its output until it has ended, or ends it. `on_stdout`
-/// gets its stdout, as the program wrote it and redacted.
+/// receives each chunk of stdout, before and after redaction.
 pub(crate) async fn exchange(
     (mut process, pipes): (Process, Pipes),
     task: &Task<'_>,
@@ -113,7 +113,7 @@ impl Log {
         Self { path: task.logs.join(name), file: None, stream: task.redactor.stream() }
     }
 
-    /// Copies until the end of the pipe; `watch` gets what is read and what is written.
+    /// Copies until the end of the pipe; `watch` receives each chunk, before and after redaction.
     pub(crate) async fn record(
         &mut self,
         mut pipe: impl AsyncRead + Unpin,

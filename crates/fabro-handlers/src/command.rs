@@ -34,7 +34,7 @@ const QUOTED: usize = 200;
 /// The file of the value that a script reads from its standard input.
 const STDIN: &str = "stdin.txt";
 
-/// The most bytes of that value.
+/// The maximum size of that value, in bytes.
 const MAX_STDIN: usize = 30 << 20;
 
 /// Runs `script` of a command node.
@@ -71,7 +71,7 @@ impl CommandHandler {
             .collect()
     }
 
-    /// A file with the value that the script reads from its standard input, redacted as the context is.
+    /// Writes the value for the script's standard input to a file. It is redacted, like the whole context.
     fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd> {
         let Some(key) = stage.spec().command().and_then(|spec| spec.stdin.as_ref()) else {
             return Ok(None);
@@ -91,8 +91,9 @@ impl CommandHandler {
             }
         };
         if text.len() > MAX_STDIN {
-            let message = format!("stdin_source: `{key}` has {} bytes", text.len());
-            return Err(failed(format!("{message}, and may have at most {MAX_STDIN}")).into());
+            let message = format!("stdin_source: the value of `{key}` is too large");
+            let bytes = text.len();
+            return Err(failed(format!("{message}: {bytes} bytes (limit {MAX_STDIN})")).into());
         }
         files.write(STDIN, &text)?;
         Ok(Some(files.path(STDIN)))
@@ -176,7 +177,7 @@ impl Handler for CommandHandler {
                         let (steered, notices) = steered(&stage, outcome, json);
                         outcome = steered;
                         for notice in notices {
-                            // Nothing is lost when the driver is ending: the stage runs again.
+                            // An error means that the driver is shutting down: the stage runs again.
                             let _ = stage.reporter.report(notice).await;
                         }
                     }

@@ -106,7 +106,7 @@ pub(crate) fn cache_key(stage: &Stage) -> String {
     format!("fabro-{}", thread.unwrap_or(&stage.at.node))
 }
 
-/// The end of a file, at most so many bytes.
+/// The end of a file, at most `most` bytes.
 pub(crate) fn tail(path: &Path, most: u64) -> io::Result<String> {
     let mut log = File::open(path)?;
     let bytes = log.metadata()?.len();

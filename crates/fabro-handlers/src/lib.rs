@@ -96,7 +96,7 @@ pub const WORKFLOW_DIR: &str = "internal.workflow_dir";
 /// The context key of the preamble that a sub-workflow's stages start with.
 pub const PARENT_PREAMBLE: &str = "internal.parent_preamble";
 
-/// The context key of the list elements that a sub-workflow runs for, as its gates show them.
+/// The context key of the list elements that a sub-workflow runs for; its gates show them.
 pub const PARENT_ITEM: &str = "internal.parent_item";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Commands that steer: what the output of a script means when its node has an `output_schema`.
+//! Commands that route: directives and validated values in the output of a script with an `output_schema`.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use fabro_types::{Failure, FailureClass, Outcome};
 use crate::common::tail;
 use crate::llm::with_directives;
 
-/// How many bytes at the end of a large output are looked through for its JSON.
+/// How many bytes at the end of a large output are searched for JSON.
 const LARGEST_JSON: u64 = 4 << 20;
 
-/// What the output of a command has to be; `None` for anything.
+/// What the output of a command must match; `None` without an `output_schema`.
 fn expected(stage: &Stage) -> Option<Expected<'_>> {
     match &stage.spec().command()?.output {
         OutputSpec::Free => None,
@@ -24,10 +24,10 @@ fn expected(stage: &Stage) -> Option<Expected<'_>> {
     }
 }
 
-/// The JSON in the output of a command that succeeded: the last one of stdout, else of stderr. An output that is not
-/// what it has to be is a failure. An output of at most [`CAPTURE_LIMIT`](fabro_sandbox::CAPTURE_LIMIT) bytes
-/// is checked before it is redacted. The value is redacted itself: an escape in the JSON may hide a secret from the
-/// redaction of the text.
+/// The JSON in the output of a command that succeeded: the last object in stdout, or in stderr if stdout
+/// has none. Output that does not match is a failure. Output of at most
+/// [`CAPTURE_LIMIT`](fabro_sandbox::CAPTURE_LIMIT) bytes is checked before redaction. The parsed value is
+/// redacted again, because a JSON escape may hide a secret in the text.
 pub(crate) fn json_of(
     stage: &Stage,
     ended: &Finished,
@@ -62,7 +62,7 @@ fn text_to_check<'c>(captured: &'c Captured, unredacted: Option<&'c Unredacted>)
     }
 }
 
-/// The outcome of a command with this JSON in its output: of `routing` its directives, else `output.NODE`.
+/// Adds the JSON in a command's output to its outcome: its directives for `routing`, else `output.NODE`.
 pub(crate) fn steered(
     stage: &Stage,
     outcome: Outcome,
@@ -72,7 +72,7 @@ pub(crate) fn steered(
     if !matches!(expected(stage), Some(Expected::Routing)) {
         return (outcome.with_update(format!("{}{node}", keys::OUTPUT_PREFIX), json), Vec::new());
     }
-    // Unlike a model, a script is of the author of the workflow.
+    // Unlike a model, a script is written by the author of the workflow, and may set `output.*`.
     let refusal = |key: &str| {
         let is_output = key.strip_prefix(keys::OUTPUT_PREFIX).is_some_and(|rest| !rest.is_empty());
         keys::refusal(key).filter(|_| !is_output)

@@ -499,7 +499,7 @@ async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch,
 /// A context as one value. A condition or a template that looks into it sees no references, except
 /// to large values.
 fn final_context(context: &Context, blobs: &dyn BlobStore) -> Result<Value, ReadError> {
-    // What only the parent knows is not a result.
+    // Values inherited from the parent are not results.
     let of_parent = [crate::PARENT_PREAMBLE, crate::PARENT_ITEM];
     let own = context.iter().filter(|(key, _)| !of_parent.contains(key));
     let mut all =

@@ -18,7 +18,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Removes secrets from a text before it is shortened: a part of a secret is not recognized.
+/// Removes secrets from a text. Call it before truncating the text: part of a secret is not recognized.
 pub(crate) type Redact<'a> = dyn Fn(&str) -> String + 'a;
 
 /// How many characters one message has at most.
@@ -97,7 +97,7 @@ pub(crate) fn add(
     problems.push(Problem { pointer, message });
 }
 
-/// Names are redacted without the escapes of a JSON pointer.
+/// Redacts the names in a JSON pointer, with their escapes removed.
 fn redacted_pointer(pointer: &str, redact: &Redact<'_>) -> String {
     let steps = pointer.split('/').map(|step| {
         let name = step.replace("~1", "/").replace("~0", "~");

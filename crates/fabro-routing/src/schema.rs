@@ -72,8 +72,8 @@ impl Schema {
         &self.json
     }
 
-    /// What is wrong with a value, at most so many problems, redacted; empty when it is valid.
-    /// Bounded in time and memory: a value that would take more is refused.
+    /// What is wrong with a value: at most `limit` problems, redacted; empty when it is valid.
+    /// Bounded in time and memory: a value that would need more is refused.
     pub(crate) fn problems(
         &self,
         value: &Value,

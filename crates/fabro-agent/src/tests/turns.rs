@@ -553,7 +553,7 @@ async fn secrets_are_blanked_out_of_answers_and_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_there_before_redaction_too() {
+async fn an_answer_keeps_its_text_before_redaction() {
     let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
     let model = Play::list(vec![
         call("change", json!({"file": "a", "says": "x"})),
@@ -567,7 +567,7 @@ async fn an_answer_is_there_before_redaction_too() {
     let unredacted = answer.unredacted.as_ref().map(fabro_redact::Unredacted::expose);
     assert_eq!(unredacted, Some("the key hunter2-hunter2 is hunter2-hunter2"));
     assert!(!format!("{answer:?} {:?}", journal.records()).contains("hunter2"));
-    // A record has it redacted only.
+    // The log has only the redacted text.
     let (mut again, _) = discreet(&model, redactor);
     again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     let recorded = again.resume(&never()).await.unwrap();

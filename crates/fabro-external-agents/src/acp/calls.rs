@@ -1,4 +1,4 @@
-//! What an agent says that a tool call does, and whether permissions cover it.
+//! What an agent announces about a tool call, and whether its permissions cover the call.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,35 +12,36 @@ use serde_json::Value;
 
 use crate::acp::files;
 
-/// The longest path, in bytes.
+/// The maximum length of a path, in bytes.
 const LONGEST_PATH: usize = 4096;
 
-/// The keys of a tool's input that name a file.
+/// The keys of a tool's input whose value is a path.
 const PATH_KEYS: [&str; 6] = ["path", "file_path", "filePath", "abs_path", "source", "destination"];
 
-/// Characters of patterns that are in no name of a new file.
-const EXPANDED: &[char] = &['*', '?', '\n', '\r', '\0'];
+/// Glob and control characters that names of new files do not contain.
+const GLOB_CHARS: &[char] = &['*', '?', '\n', '\r', '\0'];
 
-/// Characters of patterns. Names of source files have some of them (`[id].tsx`).
-const PATTERNS: &[char] = &['*', '?', '\n', '\r', '\0', '[', '{', '$', '`', '\\'];
+/// Glob and shell characters. Names of source files contain some of them (`[id].tsx`), so only deletes and
+/// moves are checked for them.
+const SHELL_CHARS: &[char] = &['*', '?', '\n', '\r', '\0', '[', '{', '$', '`', '\\'];
 
-/// The key of a tool's input that names where it works, and not what it changes.
+/// The key of a tool's input for the working directory, which the call does not change.
 const WORK_DIR_KEY: &str = "cwd";
 
-/// What an agent announced of a call, before it asks for permission. All that was ever named counts: what comes later
-/// takes nothing back.
+/// What an agent has announced about a call before it asks for permission. Everything announced counts: a
+/// later update withdraws nothing.
 #[derive(Clone, Default)]
 pub(super) struct AnnouncedCall {
     pub(super) title: Option<String>,
     kinds: Vec<ToolKind>,
-    /// The files that it names.
+    /// The files that the call names.
     paths: BTreeSet<PathBuf>,
     /// Other texts of its input and content, each of which may be a path.
     texts: BTreeSet<String>,
 }
 
 impl AnnouncedCall {
-    /// Adds an update; what it leaves out stays.
+    /// Adds an update; fields that it omits keep their values.
     pub(super) fn add(&mut self, call: &ToolCallUpdate) {
         let fields = &call.fields;
         if let Some(title) = &fields.title {
@@ -53,7 +54,7 @@ impl AnnouncedCall {
         }
         for content in fields.content.iter().flatten() {
             match content {
-                // Its texts are the contents of the file.
+                // The other texts of a diff are file contents, not paths.
                 ToolCallContent::Diff(diff) => self.add_path(&diff.path),
                 content => self.add_texts(&serde_json::to_value(content).unwrap_or_default()),
             }
@@ -66,13 +67,13 @@ impl AnnouncedCall {
         }
     }
 
-    /// Adds a path as it is written, and as it may be meant.
+    /// Adds a path as written, and as the agent's program may interpret it.
     fn add_path(&mut self, path: &Path) {
         self.paths.insert(path.to_owned());
         self.paths.extend(path.to_str().map(|text| plain(text).into_owned().into()));
     }
 
-    /// Adds the keys and texts of a value that are short enough for a path.
+    /// Adds the keys and strings of a value that are short enough for a path.
     fn add_texts(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.add_text(text),
@@ -94,8 +95,8 @@ impl AnnouncedCall {
         }
     }
 
-    /// Whether the permissions cover all that it was said to do. A call of kind `other` does what its
-    /// other kinds say, as far as there are any.
+    /// Whether the permissions cover everything that was announced. The kind `other` is ignored if
+    /// the call has another kind.
     pub(super) fn is_covered_by(&self, permissions: Permissions, files: &LocalFiles) -> bool {
         let mut kinds = self.kinds.iter().filter(|kind| **kind != ToolKind::Other).peekable();
         if kinds.peek().is_none() {
@@ -111,11 +112,11 @@ impl AnnouncedCall {
         files: &LocalFiles,
     ) -> bool {
         let may_change = |is_removed: bool| {
-            // A change without a path could be one of any file.
+            // A change without a path could affect any file.
             permissions == Permissions::ReadWrite
                 && !self.paths.is_empty()
                 && self.paths.iter().all(|path| files::may_write(files, path))
-                && self.paths.iter().all(|path| is_literal(files, path, EXPANDED))
+                && self.paths.iter().all(|path| is_literal(files, path, GLOB_CHARS))
                 && self.texts.iter().all(|text| may_be_named(files, text))
                 && (!is_removed || self.may_remove(files))
         };
@@ -133,13 +134,13 @@ impl AnnouncedCall {
         }
     }
 
-    /// Whether everything that it names may be removed, or be moved to anything else that it names.
+    /// Whether every path in the call may be deleted, or moved to any other path in the call.
     fn may_remove(&self, files: &LocalFiles) -> bool {
         let paths = self.paths.iter().filter_map(|path| path.to_str());
         let texts = self.texts.iter().map(String::as_str).filter(|it| is_path(files, it));
         let all: Vec<&str> = paths.chain(texts).collect();
         let is_pattern = |path: &str| {
-            !path.contains(char::is_whitespace) && !is_literal(files, Path::new(path), PATTERNS)
+            !path.contains(char::is_whitespace) && !is_literal(files, Path::new(path), SHELL_CHARS)
         };
         all.iter().all(|path| match files.may_move(path, &all) {
             Ok(()) | Err(FileError::Invalid(_)) => !is_pattern(path),
@@ -148,7 +149,7 @@ impl AnnouncedCall {
     }
 }
 
-/// What a call says it does: its kind, and what follows from its content.
+/// The kinds of a call: the one that it states, and those that follow from its content.
 fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
     let shown = call.fields.content.iter().flatten().filter_map(|content| match content {
         ToolCallContent::Diff(_) => Some(ToolKind::Edit),
@@ -158,7 +159,8 @@ fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
     call.fields.kind.into_iter().chain(shown)
 }
 
-/// What a program may take for the path in a text: without white space and quotes around it, a `file:` URI decoded.
+/// The path that a program may read from a text: without surrounding white space, control characters and
+/// quotes, and with a `file:` URI decoded.
 fn plain(text: &str) -> Cow<'_, str> {
     let text =
         text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || "\"'`".contains(c));
@@ -171,15 +173,16 @@ fn plain(text: &str) -> Cow<'_, str> {
     percent_decode_str(path.split(['#', '?']).next().unwrap_or(path)).decode_utf8_lossy()
 }
 
-/// Whether a path means the file of this name, as far as can be seen: it exists, or has no characters that the agent's
-/// program may expand.
+/// Whether a path can only mean the file with exactly this name: the file exists, or the path has nothing
+/// that the agent's program may expand (a leading `~`, or one of the characters `expanded`).
 fn is_literal(files: &LocalFiles, path: &Path, expanded: &[char]) -> bool {
     let text = path.to_string_lossy();
     let is_expanded = text.starts_with('~') || text.contains(expanded);
     !is_expanded || files.root().join(path).symlink_metadata().is_ok()
 }
 
-/// Whether a text is the path of a file, or of one that could be made. Any line could be one that is relative.
+/// Whether a text may be the path of a file that exists or could be created. Any single line may be a
+/// relative path.
 fn is_path(files: &LocalFiles, text: &str) -> bool {
     let path = Path::new(text);
     let exists = |path: &Path| path.symlink_metadata().is_ok();
@@ -195,13 +198,13 @@ fn is_path(files: &LocalFiles, text: &str) -> bool {
     }
 }
 
-/// Whether a text that may be a path may be that of a file that is read.
+/// Whether a text is not a path, or the path of a file that may be read.
 fn may_be_read(files: &LocalFiles, text: &str) -> bool {
     let path = Path::new(text);
     !is_path(files, text) || files::is_inside(files, path) && is_literal(files, path, &[])
 }
 
-/// Whether a text that may be a path may be that of a file that is changed.
+/// Whether a text is not a path, or the path of a file that may be changed.
 fn may_be_named(files: &LocalFiles, text: &str) -> bool {
     if !is_path(files, text) {
         return true;
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_judged_by_every_path_that_it_names() {
+    fn every_path_that_a_call_names_is_checked() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         for name in ["docs", "plain", "guarded/sub", "store", ".git", "instructions"] {
@@ -326,7 +329,7 @@ mod tests {
         }
         assert!(covered("search", json!({ "locations": [{ "path": "docs/*.md" }] })));
         assert!(input("edit", json!({ "new_string": "Is it *this*?" })));
-        // A name that counts only in its new directory.
+        // A name that is protected only in its new directory.
         assert!(input("move", json!({ "from": "instructions", "to": "other" })));
         assert!(!input("move", json!({ "from": "instructions", "to": ".github" })));
         assert!(!input("delete", json!({ "dir": at("") })));

@@ -139,7 +139,7 @@ impl<'a> SessionClient<'a> {
         let state = self.state.lock();
         Done {
             text: String::from_utf8_lossy(&state.text).trim().to_owned(),
-            // Nothing is checked: backend=acp takes no output_schema.
+            // Not needed: backend=acp does not support output_schema.
             unredacted: None,
             usage,
             session_id: Some(session_id.to_owned()),

@@ -210,7 +210,7 @@ impl Cli {
             total: task.resume.map(|session| session.used.clone()).unwrap_or_default(),
             ..Answer::default()
         };
-        // Of the output before redaction only the answer's text is used.
+        // Only the text of the answer is used from the unredacted output.
         let mut unredacted = OutputReader::new(known.output, answer.clone(), &|_| {});
         let mut reader = OutputReader::new(known.output, answer, task.on_event);
         let ended = exchange(started, task, prompt, |read, redacted| {

@@ -19,8 +19,8 @@ use crate::files::AgentStatus;
 pub struct Reply {
     /// The answer, redacted.
     pub text: String,
-    /// The answer before redaction, where that changed it; `None` also for a recorded one. Only the
-    /// check against a schema reads it.
+    /// The answer before redaction, if redaction changed it; `None` for a recorded answer. Only for
+    /// validation against a schema.
     pub unredacted: Option<Unredacted>,
     /// The answer is not whole: it reached its limit of tokens again and again.
     pub is_cut_off: bool,
@@ -151,8 +151,8 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
 }
 
 impl Reply {
-    /// The text that a schema checks. Of a recorded answer only the redacted text is known: if that
-    /// does not match, the model is asked again.
+    /// The text to validate against a schema. Only the redacted text of a recorded answer is known: if
+    /// it does not match, the model is asked again.
     pub(super) fn checked_text(&self) -> &str {
         self.unredacted.as_ref().map_or(&self.text, |unredacted| unredacted.expose())
     }
@@ -236,7 +236,7 @@ fn unreadable(outcome: Outcome, message: String) -> Outcome {
     Outcome { status: Status::Failed, failure: Some(failure), ..outcome }
 }
 
-/// Puts directives into the outcome of a node of a plan. `refusal` says why they may not write a key.
+/// Applies directives to the outcome of a node of a plan. `refusal` returns why they may not write a key.
 pub(crate) fn with_directives(
     mut outcome: Outcome,
     (plan, node): (&Plan, &str),
@@ -455,7 +455,7 @@ mod tests {
         check_reply(schema, "{}", none(), "The JSON in your answer is not valid:");
     }
 
-    /// What becomes of an answer that is redacted, by a node with this schema for `k`.
+    /// Interprets an answer with a secret as the value of `k`, which has this schema.
     #[track_caller]
     fn check_secret(schema: &str, key: &str, expected: &str) {
         let schema = format!(r#"{{"properties": {{"k": {schema}}}, "maxProperties": 2}}"#);

@@ -78,7 +78,7 @@ fn a_time_limit_ends_a_command() {
 }
 
 #[test]
-fn commands_steer() {
+fn commands_route() {
     let source = r#"digraph {
         start -> list -> plan; plan -> no; plan -> use [label="Go"]; use -> typed -> wrong -> none -> exit; no -> exit
         list [shape=parallelogram, script="echo '{\"big\": [1, {\"a\": \"x\"}]}'", output_schema="{}"]
