@@ -144,7 +144,7 @@ fn draw(
     let lines = &source[window.start..window.end];
     let file = clean(file);
     let mut group = if source.is_empty() {
-        // The file could not be read, or there is nothing in it to show.
+        // The file is unreadable or empty.
         title.element(Origin::path(&*file))
     } else if lines.len() > DRAWN {
         let origin = Origin::path(&*file).line(start.line).char_column(start.column);

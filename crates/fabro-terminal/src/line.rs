@@ -27,7 +27,7 @@ pub fn line(event: &Event) -> Line {
     line_of(event, &name(event))
 }
 
-/// Like [`line`], with this name of the event's stage.
+/// Like [`line`], with `name` as the name of the event's stage.
 pub(crate) fn line_of(event: &Event, name: &str) -> Line {
     let (mark, text) = run_line(event)
         .or_else(|| stage_line(event, name))
@@ -76,20 +76,20 @@ pub(crate) fn depth(event: &Event) -> usize {
 
 /// `NODE`, or `NODE@VISIT` from the second visit; `NODE[0]` in the branch of the first element of a list.
 pub(crate) fn name(event: &Event) -> String {
-    name_in(event, &Holder::default())
+    name_in(event, &SubWorkflowLabel::default())
 }
 
-/// Which of several sub-workflows at the same time a run is.
+/// Distinguishes concurrent sub-workflows in the names of their stages.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Holder {
-    /// The list elements that it runs for, as `[3]`.
+pub(crate) struct SubWorkflowLabel {
+    /// The list elements that the sub-workflow runs for, as `[3]`.
     pub(crate) elements: String,
-    /// The stage that runs it, as `NODE/`, if it is in a branch without list elements.
+    /// The stage that runs the sub-workflow, as `NODE/`, if its branch has no list elements.
     pub(crate) path: String,
 }
 
-impl Holder {
-    /// The holder of the sub-workflow that this stage of a run with the holder `self` runs.
+impl SubWorkflowLabel {
+    /// The label of the sub-workflow that the stage `parent` runs; `self` is the label of its run.
     pub(crate) fn below(&self, parent: &ParentStage) -> Self {
         let branch = BranchPath::new(parent.branch.as_deref().unwrap_or_default());
         let elements = self.elements.clone() + &branch.elements();
@@ -99,11 +99,11 @@ impl Holder {
     }
 }
 
-/// Like [`name`], in a sub-workflow.
-pub(crate) fn name_in(event: &Event, holder: &Holder) -> String {
+/// Like [`name`], for a stage of a sub-workflow.
+pub(crate) fn name_in(event: &Event, sub_workflow: &SubWorkflowLabel) -> String {
     let node = event.entry.node_id.as_deref().unwrap_or_default();
     let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
-    let Holder { elements, path } = holder;
+    let SubWorkflowLabel { elements, path } = sub_workflow;
     let name = format!("{path}{node}{elements}{}", branch.elements());
     match event.entry.visit {
         Some(visit) if visit > 1 => format!("{name}@{visit}"),

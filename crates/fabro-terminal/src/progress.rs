@@ -13,7 +13,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::children::{Child, add_running, is_run_by};
 use crate::echo::Echo;
-use crate::line::{Holder, Line};
+use crate::line::{Line, SubWorkflowLabel};
 use crate::live_area::{LiveArea, terminal_size};
 use crate::live_output::{STAGES, StageDirs, last_lines};
 use crate::paint::{Mark, Paint, clean_painted};
@@ -349,10 +349,11 @@ impl State {
             _ => None,
         };
         let above = parent.as_ref().map_or(0, |parent| self.depth_of(parent));
-        let holder = parent.as_ref().map(|parent| self.holder_of(parent)).unwrap_or_default();
+        let sub_workflow =
+            parent.as_ref().map(|parent| self.sub_workflow_label(parent)).unwrap_or_default();
         let child = self.children.entry(event.run_id);
         let child =
-            child.or_insert_with(|| Child { story: Story::below(above + 1, holder), parent });
+            child.or_insert_with(|| Child { story: Story::below(above + 1, sub_workflow), parent });
         let mut lines = child.story.tell(event);
         if has_prompt(event, mode) {
             lines.pop();
@@ -381,10 +382,10 @@ impl State {
         stage.map_or(story.depth(), |(_, stage)| stage.depth)
     }
 
-    /// The holder of the sub-workflow that a stage runs.
-    fn holder_of(&self, parent: &ParentStage) -> Holder {
+    /// The label of the sub-workflow that a stage runs.
+    fn sub_workflow_label(&self, parent: &ParentStage) -> SubWorkflowLabel {
         let story = self.children.get(&parent.run_id).map_or(&self.story, |child| &child.story);
-        story.holder().below(parent)
+        story.sub_workflow().below(parent)
     }
 
     /// All running stages, those of a sub-workflow below the stage that runs it.

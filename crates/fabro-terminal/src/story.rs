@@ -6,7 +6,7 @@ use fabro_types::{BranchPath, NodeKind, RunId, Status, Usage, one_line};
 
 use crate::agent_line::call;
 use crate::fan_out::FanOuts;
-use crate::line::{self, Holder, Line, why};
+use crate::line::{self, Line, SubWorkflowLabel, why};
 use crate::paint::Mark;
 use crate::summary::Summary;
 use crate::text::QUOTED;
@@ -18,7 +18,7 @@ pub struct Story {
     running: BTreeMap<Arc<str>, RunningStage>,
     /// How many fan-outs and sub-workflows the run itself is inside.
     depth: usize,
-    holder: Holder,
+    sub_workflow: SubWorkflowLabel,
     /// Finished stages whose edge is not known yet, by branch.
     pending: BTreeMap<Arc<str>, StageLine>,
     fan_outs: FanOuts,
@@ -185,12 +185,12 @@ pub struct StageLine {
 
 impl Story {
     /// The story of a sub-workflow, indented below its parent.
-    pub(crate) fn below(depth: usize, holder: Holder) -> Self {
-        Self { depth, holder, ..Self::default() }
+    pub(crate) fn below(depth: usize, sub_workflow: SubWorkflowLabel) -> Self {
+        Self { depth, sub_workflow, ..Self::default() }
     }
 
-    pub(crate) fn holder(&self) -> &Holder {
-        &self.holder
+    pub(crate) fn sub_workflow(&self) -> &SubWorkflowLabel {
+        &self.sub_workflow
     }
 
     pub(crate) fn depth(&self) -> usize {
@@ -224,7 +224,7 @@ impl Story {
             stage.branches = self.fan_outs.count(fork);
         }
         if has_own_line(event) {
-            let line = line::line_of(event, &line::name_in(event, &self.holder));
+            let line = line::line_of(event, &line::name_in(event, &self.sub_workflow));
             lines.push(StoryLine::Note(Line { depth: line.depth + self.depth, ..line }));
         }
         lines
@@ -310,7 +310,7 @@ impl Story {
             visit: event.entry.visit.unwrap_or(1),
         };
         RunningStage {
-            name: line::name_in(event, &self.holder),
+            name: line::name_in(event, &self.sub_workflow),
             label: event.entry.node_label.clone(),
             handler,
             depth: line::depth(event) + self.depth,
@@ -331,7 +331,7 @@ impl Story {
         let outcome = &end.outcome;
         let notes = || outcome.notes.as_deref().map(|notes| one_line(notes, QUOTED));
         StageLine {
-            name: line::name_in(event, &self.holder),
+            name: line::name_in(event, &self.sub_workflow),
             label: event.entry.node_label.clone(),
             depth: line::depth(event) + self.depth,
             status: outcome.status,
