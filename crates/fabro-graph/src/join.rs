@@ -16,8 +16,9 @@ pub enum Join {
 
 /// Finds where the branches of a fan-out meet: the first node that all of them can reach without
 /// passing the fan-out itself. "First" is the node whose farthest branch is nearest, then the one
-/// with the least sum of distances, then a fan-in, then one that all branches reach when their stages succeed, then the
-/// lowest id ([`Meeting::others`] has those that are as good). Branches begin at the targets of the fan-out's edges.
+/// with the least sum of distances, then a fan-in, then one that all branches reach when their
+/// stages succeed, then the lowest id ([`Meeting::others`] has the nodes that differ only in that).
+/// Branches begin at the targets of the fan-out's edges.
 ///
 /// The branches of a list (`for_each`) have the same path: they meet at the first fan-in on it that no
 /// fan-out on the way ends at, or else at the first one.
@@ -28,12 +29,12 @@ pub fn join(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Join {
     meeting(workflow, fan_out, steps).join
 }
 
-/// Where the branches of a fan-out meet, and where they could as well.
+/// Where the branches of a fan-out meet, and the equally good alternatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
-    /// As [`join`] says.
+    /// The result of [`join`].
     pub join: Join,
-    /// Other nodes that only have a higher id.
+    /// Nodes that were not chosen only because of their higher id.
     pub others: Vec<NodeIx>,
 }
 
@@ -43,7 +44,7 @@ impl From<Join> for Meeting {
     }
 }
 
-/// Finds where the branches of a fan-out meet ([`join`]), and whether only the ids of nodes decide about that.
+/// Like [`join`], but also returns the nodes that were not chosen only because of their id.
 pub fn meeting(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Meeting {
     if workflow.node(fan_out).for_each().is_some() {
         return match first_fan_in(workflow, fan_out, true, steps) {
@@ -100,7 +101,7 @@ pub fn meeting(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Meeti
     Join::Nowhere.into()
 }
 
-/// Keeps the nodes that every branch reaches when its stages succeed, if there are any.
+/// Keeps the nodes that every branch reaches when its stages succeed. Keeps all if there are none.
 fn prefer_success(
     workflow: &Workflow,
     fan_out: NodeIx,
@@ -126,8 +127,9 @@ fn prefer_success(
     }
 }
 
-/// Where a stage that succeeds may lead, by conditions that are about `outcome` alone: the targets of those that hold
-/// then, else of all but those that do not.
+/// The possible next nodes after a success, judged only by conditions on `outcome`: the targets of
+/// edges whose condition is then true, or else of all edges except those whose condition is then
+/// false.
 fn after_success(workflow: &Workflow, node: NodeIx) -> Vec<NodeIx> {
     let edges: Vec<_> = workflow.outgoing(node).map(|edge| workflow.edge(edge)).collect();
     let holds = |condition: &str| {

@@ -255,7 +255,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("max_visits", NODE, COUNT, "", "how often the node may be entered; 0 is without limit"),
     row("memory", GRAPH_NODE, ValueType::Words(&["turns", "off"]), "off", "whether prompts carry the conversation between stages"),
     row("merge", NODE, ValueType::Words(&["best", "all"]), "best", "which files a fan-in takes of branches with `isolation=worktree`: those of the best one, or of all"),
-    row("merge_stderr", NODE, ValueType::Bool, "false", "commands: whether what the script writes to stderr is part of `command.output`"),
+    row("merge_stderr", NODE, ValueType::Bool, "false", "commands: whether `command.output` includes stderr"),
     row("model", NODE, TEXT, "", "the model to ask"),
     row("model_stylesheet", GRAPH, TEXT, "", "models for nodes by shape, class and id"),
     row("on_failure", GRAPH_NODE, ValueType::Words(&["stop", "exit", "route", "succeed", "continue"]), "route", "what follows a failure: `stop` ends the run when nothing handles it, `exit` takes no plain edges, `route` takes them, `succeed` turns it into a success when no edge handles it, `continue` ignores it"),

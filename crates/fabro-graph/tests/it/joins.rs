@@ -25,7 +25,7 @@ fn branches_meet_at_the_first_node_that_all_can_reach() {
     check("fork -> {a; m}; a -> m", "m");
     // A fan-in goes before another node that is as near.
     check("fork -> {a; b}; a -> {c; m}; b -> {c; m}", "m");
-    // Where a success leads goes before where a failure does, and both before the order of ids.
+    // The node after a success is preferred to the node after a failure; the ids decide last.
     let ok = "[condition=\"outcome = succeeded\"]";
     check(&format!("fork -> {{a; b}}; a -> z {ok}; a -> c; b -> z {ok}; b -> c"), "z");
     check("fork -> {a; b}; a -> {z; c}; b -> {z; c}; c -> z; a -> c; c [shape=box]", "c also z");

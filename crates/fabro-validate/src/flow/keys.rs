@@ -4,7 +4,7 @@ use fabro_graph::schema::{self, Place};
 use fabro_graph::{Node, NodeKind, Workflow};
 
 use super::misspelled::{Mentions, misspelled};
-use super::writer::{Need, Writer, asks_model, element_name, has_output, steers};
+use super::writer::{Need, Writer, asks_model, element_name, has_output, may_give_directives};
 use crate::near::Nearby;
 
 /// What it takes for `key`, without a leading `context.`, to have a value in this workflow.
@@ -175,8 +175,10 @@ fn of_node(workflow: &Workflow, root: &str, rest: &str, nearby: &Nearby) -> Need
     let mut ways = std::iter::once((rest, "")).chain(heads);
     let way = ways.find(|(id, _)| workflow.find(id).is_some());
     let (id, path) = way.or_else(|| rest.split_once('.')).unwrap_or((rest, ""));
-    let is_written = |node: &Node| node.kind == NodeKind::Command && steers(node);
-    if root == "output" && workflow.nodes().any(is_written) {
+    // Directives of commands may write any key below `output.`.
+    let may_write_output =
+        |node: &Node| node.kind == NodeKind::Command && may_give_directives(node);
+    if root == "output" && workflow.nodes().any(may_write_output) {
         return Need::Nothing;
     }
     let Some(ix) = workflow.find(id) else {

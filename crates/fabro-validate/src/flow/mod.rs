@@ -12,4 +12,4 @@ pub(crate) use keys::need;
 pub(crate) use misspelled::{FIELDS, Mentions};
 pub(crate) use nearest::{Found, Nearest};
 pub(crate) use reach::{Read, Unmet, unmet};
-pub(crate) use writer::{Need, Writer, asks_model, element_name, has_output, steers};
+pub(crate) use writer::{Need, Writer, asks_model, element_name, has_output, may_give_directives};

@@ -43,8 +43,8 @@ impl Writer {
         match self {
             Self::Node(ix) => ix.index() == at,
             Self::Response => asks_model(node()),
-            // With a schema of its own an answer is data, and asks for nothing.
-            Self::Updates => steers(node()),
+            // With a JSON Schema the answer is data, not directives.
+            Self::Updates => may_give_directives(node()),
             Self::Command => node().kind == NodeKind::Command,
             Self::Human => node().kind == NodeKind::Human,
             Self::FanOut => node().kind == NodeKind::Parallel,
@@ -109,13 +109,13 @@ fn output_schema(node: &Node) -> Option<&str> {
     text(&node.attrs, "output_schema").map(str::trim).filter(|_| has_output)
 }
 
-/// Whether the answer of its model, or its output, is data of a schema of its own.
+/// Whether the node writes `output.NODE`: a JSON Schema validates its answer or output.
 pub(crate) fn has_output(node: &Node) -> bool {
     output_schema(node).is_some_and(|schema| schema != "routing")
 }
 
-/// Whether its answer or output may hold directives.
-pub(crate) fn steers(node: &Node) -> bool {
+/// Whether its answer or output may contain directives.
+pub(crate) fn may_give_directives(node: &Node) -> bool {
     match output_schema(node) {
         None => asks_model(node),
         schema => schema == Some("routing"),

@@ -42,7 +42,7 @@ enum Misuse {
 }
 
 fn misuse(checking: &Checking<'_>, place: Place, name: &str) -> Option<Misuse> {
-    // The namespace of other tools.
+    // Reserved for other tools.
     if name.starts_with("x.") {
         return None;
     }

@@ -3,7 +3,7 @@ use fabro_graph::{Edge, Node, NodeIx, NodeKind};
 use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
-use crate::flow::steers;
+use crate::flow::may_give_directives;
 
 const GOOD: [&str; 8] = ["success", "succeeded", "ok", "pass", "passed", "green", "true", "yes"];
 const BAD: [&str; 9] =
@@ -49,9 +49,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whether nothing that the stage does asks for a label.
+/// Whether the stage cannot set a preferred label.
 fn sets_no_label(node: &Node) -> bool {
-    matches!(node.kind, NodeKind::Command | NodeKind::Wait | NodeKind::ManagerLoop) && !steers(node)
+    matches!(node.kind, NodeKind::Command | NodeKind::Wait | NodeKind::ManagerLoop)
+        && !may_give_directives(node)
 }
 
 #[cfg(test)]

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_steer_write_keys_and_input_is_read() {
+    fn commands_that_route_write_keys_and_stdin_source_reads_one() {
         let c = "start -> c -> b -> exit; c [shape=parallelogram, script=x, output_schema=";
         insta::assert_snapshot!(reported("unwritten-key", &format!(r#"{c}routing]; b [shape=parallelogram, script="{{{{ context.verdict }}}} {{{{ context.output.z }}}}", stdin_source="context.verdict"]"#)), @"nothing");
         insta::assert_snapshot!(reported("unwritten-key", &format!(r#"{c}"{{}}"]; b [shape=parallelogram, script="{{{{ context.output.c.x }}}}", stdin_source="context.verdict"]"#)), @r"

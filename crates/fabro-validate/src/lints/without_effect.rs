@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn output_schemas_and_input_are_of_commands_too() {
+    fn commands_take_output_schema_and_stdin_source() {
         insta::assert_snapshot!(reported("without-effect", "start -> a -> b -> exit; a [prompt=x, stdin_source=goal, merge_stderr=true]; b [shape=parallelogram, script=x, output_schema=routing, output_retries=1]"), @r"
         1:51 warning: `stdin_source` has no effect on `a`, an agent node, which runs no script
           at: stdin_source
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_no_model_takes_no_schema_and_no_tools() {
+    fn what_asks_no_model_takes_no_tools() {
         insta::assert_snapshot!(reported("without-effect", r#"start -> a -> exit; a [shape=parallelogram, script=x, output_schema=routing, tools="grep"]"#), @r"
         1:90 warning: `tools` has no effect on `a`, a command node, which asks no model
           at: tools
