@@ -293,12 +293,13 @@ fn create_dirs(dir: &Path) -> io::Result<()> {
     sync_dir(above)
 }
 
-/// Changes the owner of what was just created in a store to that of a directory: when root works in the directory of
-/// another user, that user has to be able to write there later. Does nothing for users who may not do this.
+/// Gives `created`, a new file or directory in a store, the owner of `dir`: when root works in
+/// another user's directory, that user must be able to write there later. Does nothing if the
+/// process may not change owners.
 ///
 /// # Errors
 ///
-/// Their metadata cannot be read or written.
+/// The metadata cannot be read or changed.
 #[cfg(unix)]
 pub fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, lchown};
@@ -314,7 +315,7 @@ pub fn give_to_owner_of(dir: &Path, created: &Path) -> io::Result<()> {
     }
 }
 
-/// Does nothing: files have no owners as numbers here.
+/// Does nothing: files have no numeric owner on this platform.
 ///
 /// # Errors
 ///

@@ -169,8 +169,8 @@ async fn waiting_before(run: &Run, global: &Global) -> anyhow::Result<Vec<String
     Ok(gate_names(&open_gates_of_family(&global.store_to_read()?, run.id()).await?))
 }
 
-/// The questions of gates that this process did not show: they wait as before, or there was no
-/// prompt and they have texts that the line of the question leaves out.
+/// The questions of gates that this process has not shown in full: gates that already waited at its
+/// start and, without a prompt, gates with texts that the line of the question omits.
 fn unshown_questions(result: &DriveResult, waited: &[String], global: &Global) -> String {
     let DriveResult::Paused { gates, .. } = result else { return String::new() };
     let names = gate_names(gates);

@@ -14,8 +14,8 @@ pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
     }
 }
 
-/// Reads a whole text file of at most [`MAX_BYTES`]; a larger one is refused before it is read. A FIFO
-/// or a device is refused: reading one may block forever.
+/// Reads a whole text file of at most [`MAX_BYTES`]; a larger one is refused before it is read. A
+/// FIFO or a device is refused: reading one may block forever.
 pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
     read_checked(path, |_| Ok(()))
 }

@@ -16,8 +16,8 @@ pub(crate) fn goal_text(by: &Path, home: Option<&Path>, goal: &str) -> Result<St
     Ok(read_named(by, home, rest)?.1.trim_end().to_owned())
 }
 
-/// Reads a text file that the settings file `by` references, without the byte order mark that editors
-/// on Windows write. Returns its path too.
+/// Reads a text file that the settings file `by` references, without the byte order mark that
+/// editors on Windows write. Returns its path too.
 pub(crate) fn read_named(
     by: &Path,
     home: Option<&Path>,

@@ -41,8 +41,8 @@ pub(crate) fn is_own(found: &Metadata) -> bool {
         || user.is_root() && by_sudo() == Some(found.uid())
 }
 
-/// Whether other users can write to it. Group write permission is accepted for a private group, but not
-/// with an access control list (ACL): there it is the mask, and the list may name other users.
+/// Whether other users can write to it. Group write permission is accepted for a private group, but
+/// not with an access control list (ACL): there it is the mask, and the list may name other users.
 pub(crate) fn others_may_write(path: &Path, found: &Metadata) -> bool {
     let has_acl = || getxattr(path, "system.posix_acl_access", &mut [0_u8; 0][..]).is_ok();
     let is_private = || {

@@ -279,8 +279,9 @@ fn settings_as(
     Ok((settings, warnings))
 }
 
-/// Refuses a nested project without settings (a `.git` or a store) that hides the settings of the enclosing
-/// project: any script may have created it, and the hidden settings may require a sandbox.
+/// Refuses a nested project without settings (a `.git` or a store) that hides the settings of the
+/// enclosing project: any script may have created it, and the hidden settings may require a
+/// sandbox.
 fn refuse_nested_project(cwd: &Path) -> Result<(), ConfigError> {
     let own_files = |dir: &Path| settings_files(dir, None);
     // A store alone does not count as settings: commands create one.

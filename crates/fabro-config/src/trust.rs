@@ -14,12 +14,14 @@ use crate::file::read_checked;
 use crate::owner::{is_own, others_may_write};
 use crate::store_dir::{outermost_root, project_root};
 
-/// Refuses a control file that another user owns or can write to, or that is reached through another
-/// user's symbolic link: whoever can change settings, a workflow or instructions can run commands as the
-/// user who starts a run. As in git, root trusts the user who called `sudo`. Group write permission is
-/// accepted for a private group: its id is the id of the user, and it has no other members.
+/// Refuses a control file that another user owns or can write to, or that is reached through
+/// another user's symbolic link: whoever can change settings, a workflow or instructions can run
+/// commands as the user who starts a run. As in git, root trusts the user who called `sudo`. Group
+/// write permission is accepted for a private group: its id is the id of the user, and it has no
+/// other members.
 ///
-/// `root` is the root of the project, or the working directory outside of a project: see [`check_link`].
+/// `root` is the root of the project, or the working directory outside of a project: see
+/// [`check_link`].
 ///
 /// # Errors
 ///
@@ -46,18 +48,18 @@ fn check_metadata(path: &Path, found: &Metadata) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Reads a control file if [`check_owner`] accepts it. The opened file is checked again: another user may
-/// have replaced it after the first check (TOCTOU).
+/// Reads a control file if [`check_owner`] accepts it. The opened file is checked again: another
+/// user may have replaced it after the first check (TOCTOU).
 pub(crate) fn read_trusted(path: &Path, root: &Path) -> Result<String, ConfigError> {
     check_owner(path, root)?;
     read_checked(path, |found| check_metadata(path, found))
 }
 
-/// Refuses a control file that is, or is reached through, a symbolic link in the project to a file of the
-/// project with an unprotected name ([`control_files`](fabro_types::control_files)): agents and sandboxed
-/// scripts may write to that file. A nested project counts as part of the outer one, because agents work
-/// there too. A `.dot` file counts as unprotected: it may become a workflow after it was written. Symbolic
-/// links of other users in the path are refused too.
+/// Refuses a control file that is, or is reached through, a symbolic link in the project to a file
+/// of the project with an unprotected name ([`control_files`](fabro_types::control_files)): agents
+/// and sandboxed scripts may write to that file. A nested project counts as part of the outer one,
+/// because agents work there too. A `.dot` file counts as unprotected: it may become a workflow
+/// after it was written. Symbolic links of other users in the path are refused too.
 ///
 /// # Errors
 ///
@@ -133,16 +135,17 @@ fn without_dots(path: &Path) -> PathBuf {
     named
 }
 
-/// The kind of control file at a path in a project. Agents and sandboxed scripts cannot write to those of
-/// the kind [`Found`](ControlFile::Found); sandboxes protect `.git` only in the working directory.
+/// The kind of control file at a path in a project. Agents and sandboxed scripts cannot write to
+/// those of the kind [`Found`](ControlFile::Found); sandboxes protect `.git` only in the working
+/// directory.
 fn kind(path: &Path) -> Option<ControlFile> {
     let names: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();
     ControlFile::of(names.iter().map(|name| &**name))
 }
 
-/// Refuses a file that a workflow or a settings file (`workflow`) references if it is less protected than that
-/// file: it belongs to a third user, others can write to it but not to `workflow`, or [`check_link`]
-/// refuses it.
+/// Refuses a file that a workflow or a settings file (`workflow`) references if it is less
+/// protected than that file: it belongs to a third user, others can write to it but not to
+/// `workflow`, or [`check_link`] refuses it.
 ///
 /// # Errors
 ///

@@ -38,7 +38,7 @@ pub(crate) fn outcome(
         let label = item_label(fan_out, index).unwrap_or_else(|| result.id.to_string());
         let mut result =
             serde_json::to_value(result).expect("its keys are strings and its numbers JSON");
-        // As upstream calls them.
+        // The names of these fields in upstream Fabro.
         result["index"] = index.into();
         result["item_label"] = label.into();
         result["context_updates"] = result["updates"].clone();
@@ -60,15 +60,15 @@ pub(crate) fn outcome(
         .with_update(keys::PARALLEL_COUNT, fan_out.branches.len())
 }
 
-/// The longest label of an element, in characters.
-const ITEM_LABEL: usize = 80;
+/// The maximum length of the label of an element, in characters.
+const MAX_ITEM_LABEL: usize = 80;
 
-/// How an element of a list is called: its `name`, else its `label`, else its number.
+/// The label of a list element: its `name`, else its `label`, else its number.
 fn item_label(fan_out: &FanOut, index: usize) -> Option<String> {
     let item = fan_out.for_each.as_ref()?.items.get(index)?;
     let named = ["name", "label"].iter().find_map(|key| item.get(key)?.as_str());
     let label = named.map_or_else(|| index.to_string(), str::to_owned);
-    Some(label.chars().take(ITEM_LABEL).collect())
+    Some(label.chars().take(MAX_ITEM_LABEL).collect())
 }
 
 /// How much one output may have to stand in the list of outputs itself, in bytes of its JSON; the whole

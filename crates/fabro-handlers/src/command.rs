@@ -71,7 +71,8 @@ impl CommandHandler {
             .collect()
     }
 
-    /// Writes the value for the script's standard input to a file. It is redacted, like the whole context.
+    /// Writes the value for the script's standard input to a file. It is redacted, like the whole
+    /// context.
     fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd> {
         let Some(key) = stage.spec().command().and_then(|spec| spec.stdin.as_ref()) else {
             return Ok(None);
@@ -177,7 +178,8 @@ impl Handler for CommandHandler {
                         let (steered, notices) = steered(&stage, outcome, json);
                         outcome = steered;
                         for notice in notices {
-                            // An error means that the driver is shutting down: the stage runs again.
+                            // An error means that the driver is shutting down: the stage runs
+                            // again.
                             let _ = stage.reporter.report(notice).await;
                         }
                     }

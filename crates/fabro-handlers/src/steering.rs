@@ -1,4 +1,5 @@
-//! Commands that route: directives and validated values in the output of a script with an `output_schema`.
+//! Commands that route: directives and validated values in the output of a script with an
+//! `output_schema`.
 
 use std::borrow::Cow;
 
@@ -24,10 +25,10 @@ fn expected(stage: &Stage) -> Option<Expected<'_>> {
     }
 }
 
-/// The JSON in the output of a command that succeeded: the last object in stdout, or in stderr if stdout
-/// has none. Output that does not match is a failure. Output of at most
-/// [`CAPTURE_LIMIT`](fabro_sandbox::CAPTURE_LIMIT) bytes is checked before redaction. The parsed value is
-/// redacted again, because a JSON escape may hide a secret in the text.
+/// The JSON in the output of a command that succeeded: the last object in stdout, or in stderr if
+/// stdout has none. Output that does not match is a failure. Output of at most
+/// [`CAPTURE_LIMIT`](fabro_sandbox::CAPTURE_LIMIT) bytes is checked before redaction. The parsed
+/// value is redacted again, because a JSON escape may hide a secret in the text.
 pub(crate) fn json_of(
     stage: &Stage,
     ended: &Finished,
@@ -62,7 +63,8 @@ fn text_to_check<'c>(captured: &'c Captured, unredacted: Option<&'c Unredacted>)
     }
 }
 
-/// Adds the JSON in a command's output to its outcome: its directives for `routing`, else `output.NODE`.
+/// Adds the JSON in a command's output to its outcome: its directives for `routing`, else
+/// `output.NODE`.
 pub(crate) fn steered(
     stage: &Stage,
     outcome: Outcome,

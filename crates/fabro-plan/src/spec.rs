@@ -230,7 +230,7 @@ pub enum Backend {
     },
 }
 
-/// What the answer of a model, or the output of a script, must be.
+/// What the answer of a model, or the output of a script, must match.
 #[derive(Clone, Debug)]
 pub enum OutputSpec {
     /// Anything.
@@ -265,9 +265,9 @@ pub struct CommandSpec {
     pub env: Vec<(Arc<str>, TextTemplate)>,
     /// The context key whose value it reads from its standard input.
     pub stdin: Option<Arc<str>>,
-    /// Both streams of its output are one.
+    /// Whether stderr is merged into stdout.
     pub merge_stderr: bool,
-    /// What its output must be.
+    /// What its output must match.
     pub output: OutputSpec,
 }
 

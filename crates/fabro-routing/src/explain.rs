@@ -18,7 +18,8 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Removes secrets from a text. Call it before truncating the text: part of a secret is not recognized.
+/// Removes secrets from a text. Call it before truncating the text: part of a secret is not
+/// recognized.
 pub(crate) type Redact<'a> = dyn Fn(&str) -> String + 'a;
 
 /// How many characters one message has at most.

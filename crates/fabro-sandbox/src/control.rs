@@ -11,8 +11,8 @@ use fabro_types::running_scripts::LinkId;
 use crate::files::is_workflow;
 use crate::walk::{WalkError, walk};
 
-/// Whether later runs obey the file, by the last names of its path. Of git's files only the `.git` of the
-/// working directory counts.
+/// Whether later runs obey the file, by the last names of its path. Of git's files only the `.git`
+/// of the working directory counts.
 fn is_control_file(root: &Path, below: &Path) -> bool {
     let mut names: Vec<_> = below.iter().rev().take(ControlFile::LONGEST).collect();
     names.reverse();

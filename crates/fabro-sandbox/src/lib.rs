@@ -176,8 +176,8 @@ pub enum Keep {
         /// The file of standard error; another one.
         stderr: PathBuf,
     },
-    /// Like `Logs`, but one file gets both streams, in the order they are written. They are returned as
-    /// [`Finished::stdout`].
+    /// Like `Logs`, but one file gets both streams, in the order they are written. They are
+    /// returned as [`Finished::stdout`].
     Log(PathBuf),
     /// Only the start and the end, in memory: both streams as one, in the order they are written,
     /// given back as [`Finished::stdout`]. Between the two ends stands how much is missing.
@@ -208,8 +208,8 @@ pub struct Finished {
     pub stdout: Captured,
     /// Its standard error.
     pub stderr: Captured,
-    /// Standard output and error before redaction, if it changed them. Only for validation: they contain
-    /// secrets.
+    /// Standard output and error before redaction, if it changed them. Only for validation: they
+    /// contain secrets.
     pub unredacted: [Option<Unredacted>; 2],
     /// From the start until the last process of the group ended.
     pub duration: Duration,

@@ -24,7 +24,7 @@ const LIMIT: usize = 200;
 const TIMEOUT_NOTE: &str =
     "[not everything was searched: timeout of the call. Choose a smaller path.]";
 
-/// A glob over whole relative paths in any Unicode normalization.
+/// A glob that matches whole relative paths, in any Unicode normalization.
 struct PathGlob(GlobMatcher);
 
 impl PathGlob {
@@ -33,7 +33,7 @@ impl PathGlob {
     }
 }
 
-/// Compiles a glob; one without `/` is for names, wherever they are.
+/// Compiles a glob. One without `/` matches names in every directory.
 fn compile_glob(pattern: &str) -> Result<PathGlob, String> {
     if pattern.len() > PATTERN {
         return Err(format!("the glob is longer than {PATTERN} bytes: shorten it"));

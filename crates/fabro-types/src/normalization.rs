@@ -12,8 +12,8 @@ pub fn nfc(text: &str) -> Cow<'_, str> {
     ComposingNormalizerBorrowed::new_nfc().normalize(text)
 }
 
-/// Finds a name that equals `name` except for its Unicode normalization (NFC or NFD). Of several names it
-/// returns the first in byte order.
+/// Finds a name that equals `name` except for its Unicode normalization (NFC or NFD). Of several
+/// names it returns the first in byte order.
 ///
 /// ```
 /// let names = ["plain.md", "cafe\u{301}.md"].map(str::to_owned);

@@ -1,15 +1,16 @@
-//! Control files that existed before sandboxed scripts started. While the scripts run, no other run or
-//! agent of this process may read a control file that they created: it is renamed when they end.
+//! Control files that existed before sandboxed scripts started. While the scripts run, no other run
+//! or agent of this process may read a control file that they created: it is renamed when they end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Identifies a symbolic link: its inode, and its ctime in seconds and nanoseconds, as inodes are reused.
+/// Identifies a symbolic link: its inode, and its ctime in seconds and nanoseconds, as inodes are
+/// reused.
 pub type LinkId = (u64, i64, i64);
 
-/// Control files and directories by path. Only symbolic links have an id: a script can replace a link, but
-/// no other existing control file.
+/// Control files and directories by path. Only symbolic links have an id: a script can replace a
+/// link, but no other existing control file.
 pub type ControlFiles = BTreeMap<PathBuf, Option<LinkId>>;
 
 #[derive(Debug)]
@@ -27,16 +28,17 @@ fn running() -> MutexGuard<'static, BTreeMap<PathBuf, Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers scripts that start in the working directory `root`. `before` are the control files that exist
-/// there; those of the first registration count. `link_id` returns the current id of a symbolic link, and
-/// `None` for other files.
+/// Registers scripts that start in the working directory `root`. `before` are the control files
+/// that exist there; those of the first registration count. `link_id` returns the current id of a
+/// symbolic link, and `None` for other files.
 pub fn scripts_run(root: &Path, before: ControlFiles, link_id: fn(&Path) -> Option<LinkId>) {
     let mut running = running();
     let new = Running { before, link_id, guards: 0 };
     running.entry(root.to_owned()).or_insert(new).guards += 1;
 }
 
-/// Removes one registration, after its scripts have ended and the files that they created were renamed.
+/// Removes one registration, after its scripts have ended and the files that they created were
+/// renamed.
 pub fn scripts_ended(root: &Path) {
     let mut running = running();
     if let Some(at) = running.get_mut(root) {
@@ -47,8 +49,8 @@ pub fn scripts_ended(root: &Path) {
     }
 }
 
-/// Whether a script that is still running may have created a control file: the file is in the working
-/// directory of the script, and did not exist before.
+/// Whether a script that is still running may have created a control file: the file is in the
+/// working directory of the script, and did not exist before.
 pub fn may_be_of_script(path: &Path) -> bool {
     running().iter().filter(|(root, _)| path.starts_with(root)).any(|(root, at)| {
         let is_old = |it: &Path| {

@@ -60,7 +60,7 @@ fn gates_of_two_sub_workflows_are_told_apart() {
 }
 
 #[test]
-fn a_gate_of_a_sub_workflow_names_its_element_and_shows_what_it_is_about() {
+fn a_gate_of_a_sub_workflow_names_its_element_and_shows_the_last_output() {
     let _filters = filters().bind_to_scope();
     let child = "digraph { start -> look -> ask; look [shape=parallelogram, script=\"echo fresh\"]
         ask [shape=hexagon, label=\"Ship it?\"]; ask -> exit [label=\"[Y] Yes\"] }";

@@ -105,7 +105,7 @@ fn a_copied_store_replays_the_same() {
 }
 
 #[test]
-fn compare_shows_inputs_and_no_ids_of_runs() {
+fn compare_shows_inputs_and_ignores_run_ids() {
     let source =
         r#"digraph { start -> a -> exit; a [shape=parallelogram, script="echo $FABRO_RUN_DIR"] }"#;
     let project = Project::with(&[("w.fabro", source)]);

@@ -21,15 +21,15 @@ const PATH_KEYS: [&str; 6] = ["path", "file_path", "filePath", "abs_path", "sour
 /// Glob and control characters that names of new files do not contain.
 const GLOB_CHARS: &[char] = &['*', '?', '\n', '\r', '\0'];
 
-/// Glob and shell characters. Names of source files contain some of them (`[id].tsx`), so only deletes and
-/// moves are checked for them.
+/// Glob and shell characters. Names of source files contain some of them (`[id].tsx`), so only
+/// deletes and moves are checked for them.
 const SHELL_CHARS: &[char] = &['*', '?', '\n', '\r', '\0', '[', '{', '$', '`', '\\'];
 
 /// The key of a tool's input for the working directory, which the call does not change.
 const WORK_DIR_KEY: &str = "cwd";
 
-/// What an agent has announced about a call before it asks for permission. Everything announced counts: a
-/// later update withdraws nothing.
+/// What an agent has announced about a call before it asks for permission. Everything announced
+/// counts: a later update withdraws nothing.
 #[derive(Clone, Default)]
 pub(super) struct AnnouncedCall {
     pub(super) title: Option<String>,
@@ -159,8 +159,8 @@ fn kinds(call: &ToolCallUpdate) -> impl Iterator<Item = ToolKind> {
     call.fields.kind.into_iter().chain(shown)
 }
 
-/// The path that a program may read from a text: without surrounding white space, control characters and
-/// quotes, and with a `file:` URI decoded.
+/// The path that a program may read from a text: without surrounding white space, control
+/// characters and quotes, and with a `file:` URI decoded.
 fn plain(text: &str) -> Cow<'_, str> {
     let text =
         text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || "\"'`".contains(c));
@@ -173,16 +173,17 @@ fn plain(text: &str) -> Cow<'_, str> {
     percent_decode_str(path.split(['#', '?']).next().unwrap_or(path)).decode_utf8_lossy()
 }
 
-/// Whether a path can only mean the file with exactly this name: the file exists, or the path has nothing
-/// that the agent's program may expand (a leading `~`, or one of the characters `expanded`).
+/// Whether a path can only mean the file with exactly this name: the file exists, or the path has
+/// nothing that the agent's program may expand (a leading `~`, or one of the characters
+/// `expanded`).
 fn is_literal(files: &LocalFiles, path: &Path, expanded: &[char]) -> bool {
     let text = path.to_string_lossy();
     let is_expanded = text.starts_with('~') || text.contains(expanded);
     !is_expanded || files.root().join(path).symlink_metadata().is_ok()
 }
 
-/// Whether a text may be the path of a file that exists or could be created. Any single line may be a
-/// relative path.
+/// Whether a text may be the path of a file that exists or could be created. Any single line may be
+/// a relative path.
 fn is_path(files: &LocalFiles, text: &str) -> bool {
     let path = Path::new(text);
     let exists = |path: &Path| path.symlink_metadata().is_ok();

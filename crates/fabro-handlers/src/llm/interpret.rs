@@ -151,8 +151,8 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
 }
 
 impl Reply {
-    /// The text to validate against a schema. Only the redacted text of a recorded answer is known: if
-    /// it does not match, the model is asked again.
+    /// The text to validate against a schema. Only the redacted text of a recorded answer is known:
+    /// if it does not match, the model is asked again.
     pub(super) fn checked_text(&self) -> &str {
         self.unredacted.as_ref().map_or(&self.text, |unredacted| unredacted.expose())
     }
@@ -236,7 +236,8 @@ fn unreadable(outcome: Outcome, message: String) -> Outcome {
     Outcome { status: Status::Failed, failure: Some(failure), ..outcome }
 }
 
-/// Applies directives to the outcome of a node of a plan. `refusal` returns why they may not write a key.
+/// Applies directives to the outcome of a node of a plan. `refusal` returns why they may not write
+/// a key.
 pub(crate) fn with_directives(
     mut outcome: Outcome,
     (plan, node): (&Plan, &str),

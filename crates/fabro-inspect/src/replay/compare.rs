@@ -42,7 +42,8 @@ struct Item {
 }
 
 impl Log {
-    /// `normalize` removes from a text what differs without a meaning; `None` if there is nothing.
+    /// `normalize` removes irrelevant differences, such as run ids, from a text; `None` if there
+    /// are none.
     pub(crate) fn read(
         events: &[&Event],
         blobs: &dyn BlobStore,
@@ -92,9 +93,9 @@ impl Log {
     }
 }
 
-/// A text with `run_dir` in place of every absolute path that ends as it does, with the id of the run:
-/// the store may have been elsewhere then. `None` without one.
-pub(crate) fn moved(text: &str, run_dir: &Path) -> Option<String> {
+/// Replaces every absolute path that ends with the id of the run, as `run_dir` does, by `run_dir`:
+/// the store may have been elsewhere when the run was recorded. `None` if there is no such path.
+pub(crate) fn with_run_dir(text: &str, run_dir: &Path) -> Option<String> {
     let last = format!("/{}", run_dir.file_name()?.to_str()?);
     let to = run_dir.to_str()?;
     let mut moved = String::new();
@@ -215,7 +216,7 @@ fn is_same(aspect: Aspect, old: &str, new: &str) -> bool {
     head + tail == new.len() && String::from_utf8_lossy(&old[missing]).contains(SERVER_TOOL)
 }
 
-/// The inputs of two runs, if they differ.
+/// The difference between the inputs of two runs, if there is one.
 pub(crate) fn input_difference(
     old: Option<&CreatedRun>,
     new: Option<&CreatedRun>,

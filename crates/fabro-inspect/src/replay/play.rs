@@ -13,7 +13,7 @@ use fabro_run::{Bundle, RunSettings};
 use fabro_store::{Batch, MemoryStore, RunLog, Store};
 use fabro_types::RunId;
 
-use crate::replay::compare::{AfterDivergence, Log, compare, input_difference, moved};
+use crate::replay::compare::{AfterDivergence, Log, compare, input_difference, with_run_dir};
 use crate::replay::player::Player;
 use crate::replay::record::Record;
 use crate::replay::tools::RecordedTools;
@@ -149,7 +149,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
 
     let events = read_all(&*overlay, run).await?;
     let run_dir = run_dir.as_deref();
-    let in_run_dir = |text: &str| run_dir.and_then(|dir| moved(text, dir));
+    let in_run_dir = |text: &str| run_dir.and_then(|dir| with_run_dir(text, dir));
     let old = Log::read(&recorded, &*overlay, in_run_dir)?;
     let new = Log::read(&counted(&events, after), &*overlay, in_run_dir)?;
     let (compared, differences) = compare(&old, &new, AfterDivergence::Nothing);

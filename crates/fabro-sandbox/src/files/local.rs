@@ -208,8 +208,8 @@ impl Location {
     }
 }
 
-/// A path in which only links need to be resolved: relative, without `.` and `..`, and ASCII, because
-/// other names may have a different Unicode normalization on disk.
+/// A path in which only links need to be resolved: relative, without `.` and `..`, and ASCII,
+/// because other names may have a different Unicode normalization on disk.
 fn plain(path: &str) -> Option<&Path> {
     let parts = path.split('/');
     let is_plain = path.is_ascii()

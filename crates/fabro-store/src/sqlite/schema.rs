@@ -116,8 +116,9 @@ pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
     Ok(dir)
 }
 
-/// Creates a directory with this mode, and those above it. Each belongs to the owner of the one above: root may start
-/// the first run in the directory of another user. One that exists is left as it is.
+/// Creates a directory with this mode, and its missing parents. Each new directory gets the owner
+/// of its parent: root may start the first run in another user's directory. An existing one is left
+/// unchanged.
 fn create_dir(dir: &Path, mode: u32) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
