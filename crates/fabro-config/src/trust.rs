@@ -15,7 +15,7 @@ use crate::owner::{is_own, others_may_write};
 use crate::store_dir::{outermost_root, project_root};
 
 /// Refuses a control file that another user owns or can write to, or that is reached through
-/// another user's symbolic link: whoever can change settings, a workflow or instructions can run
+/// another user's symbolic link: a user who can change settings, a workflow or instructions can run
 /// commands as the user who starts a run. As in git, root trusts the user who called `sudo`. Group
 /// write permission is accepted for a private group: its id is the id of the user, and it has no
 /// other members.
