@@ -70,35 +70,6 @@ impl CommandHandler {
             .map(|(name, value)| (name, self.redactor.redact(&value).into_owned()))
             .collect()
     }
-
-    /// Writes the value for the script's standard input to a file. It is redacted, like the whole
-    /// context.
-    fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd> {
-        let Some(key) = stage.spec().command().and_then(|spec| spec.stdin.as_ref()) else {
-            return Ok(None);
-        };
-        let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
-        let get = |key: &str| stage.context.get(key).map(|it| value_of(stage, it)).transpose();
-        let found = find_value(key, get).and_then(|found| {
-            found.map(|it| value_of(stage, &it).map(Cow::into_owned)).transpose()
-        })?;
-        let text = match found {
-            Some(Value::String(text)) => text,
-            Some(value) => value.to_string(),
-            None if stage.run.dry_run => String::new(),
-            None => {
-                let message = format!("stdin_source: the context has no key `{key}`");
-                return Err(failed(format!("{message}; write it in an earlier stage")).into());
-            }
-        };
-        if text.len() > MAX_STDIN {
-            let message = format!("stdin_source: the value of `{key}` is too large");
-            let bytes = text.len();
-            return Err(failed(format!("{message}: {bytes} bytes (limit {MAX_STDIN})")).into());
-        }
-        files.write(STDIN, &text)?;
-        Ok(Some(files.path(STDIN)))
-    }
 }
 
 #[async_trait]
@@ -128,6 +99,10 @@ impl Handler for CommandHandler {
             Ok(files) => files,
             Err(error) => return error.into(),
         };
+        let stdin = match stdin(&stage, &files) {
+            Ok(stdin) => stdin,
+            Err(end) => return end,
+        };
         let mut env = self.env.clone();
         env.extend(own.iter().cloned());
         env.extend(variables(&stage));
@@ -143,7 +118,7 @@ impl Handler for CommandHandler {
             cwd: Path::new(&stage.run.work_dir),
             env: Environment::Inherit(&env),
             reads: &reads,
-            stdin: None,
+            stdin: stdin.as_deref(),
             keep: if is_merged {
                 Keep::Log(files.path("stdout.log"))
             } else {
@@ -152,11 +127,6 @@ impl Handler for CommandHandler {
             redactor: Some(&self.redactor),
             cancel: stage.cancel.clone(),
         };
-        let stdin = match Self::stdin(&stage, &files) {
-            Ok(stdin) => stdin,
-            Err(end) => return end,
-        };
-        let request = Request { stdin: stdin.as_deref(), ..request };
         let work_dir = Path::new(&stage.run.work_dir);
         let before = known(&stage, self.tree.before(work_dir).await).await;
         let ended = match self.exec.run(request).await {
@@ -172,22 +142,7 @@ impl Handler for CommandHandler {
         };
         match kept(&stage.store, ended).await {
             Ok(mut outcome) => {
-                match json {
-                    None => {}
-                    Some(Ok(json)) => {
-                        let (steered, notices) = steered(&stage, outcome, json);
-                        outcome = steered;
-                        for notice in notices {
-                            // An error means that the driver is shutting down: the stage runs
-                            // again.
-                            let _ = stage.reporter.report(notice).await;
-                        }
-                    }
-                    Some(Err(failure)) => {
-                        outcome =
-                            Outcome { status: Status::Failed, failure: Some(failure), ..outcome };
-                    }
-                }
+                outcome = route(&stage, outcome, json).await;
                 let touched = self.tree.touched(work_dir, before.as_deref()).await;
                 outcome.files_touched = known(&stage, touched).await;
                 let is_plain =
@@ -203,6 +158,50 @@ impl Handler for CommandHandler {
             }
             Err(error) => StageEnd::CannotRecord { message: error.to_string() },
         }
+    }
+}
+
+/// Writes the value for the script's standard input to a file. It is redacted, like the whole
+/// context.
+fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd> {
+    let Some(key) = stage.spec().command().and_then(|spec| spec.stdin.as_ref()) else {
+        return Ok(None);
+    };
+    let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
+    let get = |key: &str| stage.context.get(key).map(|it| value_of(stage, it)).transpose();
+    let found = find_value(key, get)
+        .and_then(|found| found.map(|it| value_of(stage, &it).map(Cow::into_owned)).transpose())?;
+    let text = match found {
+        Some(Value::String(text)) => text,
+        Some(value) => value.to_string(),
+        None if stage.run.dry_run => String::new(),
+        None => {
+            let message = format!("stdin_source: the context has no key `{key}`");
+            return Err(failed(format!("{message}; write it in an earlier stage")).into());
+        }
+    };
+    if text.len() > MAX_STDIN {
+        let message = format!("stdin_source: the value of `{key}` is too large");
+        let bytes = text.len();
+        return Err(failed(format!("{message}: {bytes} bytes (limit {MAX_STDIN})")).into());
+    }
+    files.write(STDIN, &text)?;
+    Ok(Some(files.path(STDIN)))
+}
+
+/// The outcome of a command with the JSON in its output, if the node asks for it.
+async fn route(stage: &Stage, outcome: Outcome, json: Option<Result<Value, Failure>>) -> Outcome {
+    match json {
+        None => outcome,
+        Some(Ok(json)) => {
+            let (outcome, notices) = steered(stage, outcome, json);
+            for notice in notices {
+                // An error means that the driver is shutting down: the stage runs again.
+                let _ = stage.reporter.report(notice).await;
+            }
+            outcome
+        }
+        Some(Err(failure)) => Outcome { status: Status::Failed, failure: Some(failure), ..outcome },
     }
 }
 
@@ -321,6 +320,8 @@ pub fn last_line(captured: &Captured) -> Option<String> {
         Captured::Text(text) => Cow::Borrowed(text.as_str()),
         Captured::Large { path, .. } => Cow::Owned(tail(path, TAIL).ok()?),
     };
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+    // The guard of a sandbox adds lines of its own behind those of the script.
+    let is_of_script = |line: &&str| !line.is_empty() && !line.starts_with("fabro: ");
+    let line = text.lines().rev().map(str::trim).find(is_of_script)?;
     Some(line.chars().take(QUOTED).collect())
 }

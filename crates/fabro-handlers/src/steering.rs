@@ -48,7 +48,10 @@ pub(crate) fn json_of(
             redactor.redact_value(&mut value);
             return Some(Ok(value));
         }
-        Checked::Missing => "it has no JSON object".to_owned(),
+        Checked::Missing => match expected {
+            Expected::Routing => "it has no JSON object with a routing field".to_owned(),
+            Expected::Schema(_) => "it has no JSON object".to_owned(),
+        },
         checked @ Checked::Invalid { .. } => checked.problem(),
     };
     let message = format!("the output does not match output_schema: {problem}");

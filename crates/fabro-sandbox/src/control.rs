@@ -74,6 +74,13 @@ impl Scope {
             }
             below
         });
+        // A repository without a work tree: git finds it by these files.
+        let has = |name: &str| root.join(name).symlink_metadata().is_ok();
+        let head = root.join("HEAD");
+        let is_repository = has("HEAD") && (has("commondir") || has("objects") && has("refs"));
+        if is_repository && !skipped.contains(&root.join(".git")) {
+            found.insert(head.clone(), Entry { link: link_id(&head) });
+        }
         (found, walked)
     }
 }

@@ -190,11 +190,11 @@ fn rename_new(scope: &Scope, baseline: &ControlFiles, check: &mut Check) {
         let name = path.strip_prefix(&scope.root).unwrap_or(path).to_string_lossy();
         match rename(&scope.root, path) {
             Ok(aside) => {
-                let (who, allowed) = match ControlFile::of([&*name]) {
-                    Some(ControlFile::Git) => {
-                        ("git", "; to allow it, set `write_git = true` in [run.sandbox]")
-                    }
-                    _ => ("later runs", ""),
+                let is_git = name == "HEAD" || ControlFile::of([&*name]) == Some(ControlFile::Git);
+                let (who, allowed) = if is_git {
+                    ("git", "; to allow it, set `write_git = true` in [run.sandbox]")
+                } else {
+                    ("later runs", "")
                 };
                 // Writing to a string does not fail.
                 let _ = writeln!(
@@ -343,6 +343,15 @@ mod tests {
         assert_eq!(protected_paths(&ground.root, &guard.found), BTreeSet::new());
         ground.write(".git");
         assert!(renamed(guard.finish()).contains("renamed to .git.from-sandbox-1;"));
+        for name in ["HEAD", "objects/x", "refs/x", "config"] {
+            ground.write(name);
+        }
+        let guard = ground.guard();
+        assert_eq!(renamed(guard.finish()), "", "it was there before");
+        std::fs::remove_file(ground.root.join("HEAD")).unwrap();
+        let guard = ground.guard();
+        ground.write("HEAD");
+        insta::assert_snapshot!(renamed(guard.finish()), @"fabro: git would obey HEAD, so it was renamed to HEAD.from-sandbox; to allow it, set `write_git = true` in [run.sandbox]");
         ground.write(".git/config");
         let guard = ground.guard();
         let git = BTreeSet::from([ground.root.join(".git")]);

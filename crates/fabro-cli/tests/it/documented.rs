@@ -89,6 +89,17 @@ fn release() {
 }
 
 #[test]
+fn commands_that_route() {
+    for (severity, exit, end) in [(5, 1, "failed"), (2, 0, "succeeded")] {
+        let turn = format!(
+            r#"{{"review": [{{"text": "{{\"findings\": [{{\"severity\": {severity}}}]}}"}}]}}"#
+        );
+        let project = example("Severity", &turn, &[]);
+        assert!(run(&project, &[], exit).ends_with(end), "{severity}");
+    }
+}
+
+#[test]
 fn scopes_and_styles() {
     let turn = r#"{"*": [{"text": "Done."}]}"#;
     let scopes = example("Scopes", turn, &[]);

@@ -227,68 +227,113 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn every_path_that_a_call_names_is_checked() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        for name in ["docs", "plain", "guarded/sub", "store", ".git", "instructions"] {
-            fs::create_dir_all(root.join(name)).unwrap();
+    /// A working directory with protected files and others.
+    struct Ground {
+        _dir: tempfile::TempDir,
+        root: PathBuf,
+        files: LocalFiles,
+    }
+
+    impl Ground {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().canonicalize().unwrap();
+            for name in ["docs", "plain", "guarded/sub", "store", ".git", "instructions"] {
+                fs::create_dir_all(root.join(name)).unwrap();
+            }
+            for name in [
+                "ok.txt",
+                "AGENTS.md",
+                "docs/guide.md",
+                "guarded/sub/CLAUDE.md",
+                "plain/x",
+                "instructions/copilot-instructions.md",
+            ] {
+                fs::write(root.join(name), "x").unwrap();
+            }
+            symlink("guarded", root.join("link")).unwrap();
+            let files = LocalFiles::new(&root).unwrap();
+            Self { _dir: dir, root, files }
         }
-        for name in [
-            "ok.txt",
-            "AGENTS.md",
-            "docs/guide.md",
-            "guarded/sub/CLAUDE.md",
-            "plain/x",
-            "instructions/copilot-instructions.md",
-        ] {
-            fs::write(root.join(name), "x").unwrap();
+
+        fn at(&self, name: &str) -> String {
+            self.root.join(name).to_str().unwrap().to_owned()
         }
-        symlink("guarded", root.join("link")).unwrap();
-        let files = LocalFiles::new(&root).unwrap();
-        let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
-        let covered = |kind: &str, fields: Value| {
+
+        /// Whether a call of this kind is covered by `read-write`.
+        fn covered(&self, kind: &str, fields: Value) -> bool {
             let mut call = json!({ "toolCallId": "1", "kind": kind });
             call.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             let mut known = AnnouncedCall::default();
             known.add(&serde_json::from_value(call).unwrap());
-            known.is_covered_by(Permissions::ReadWrite, &files)
-        };
-        let located = |kind: &str, name: &str| {
-            covered(kind, json!({ "locations": [{ "path": root.join(name) }] }))
-        };
-        let input = |kind: &str, input: Value| {
-            let locations = json!([{ "path": at("ok.txt") }]);
-            covered(kind, json!({ "locations": locations, "rawInput": input }))
-        };
+            known.is_covered_by(Permissions::ReadWrite, &self.files)
+        }
+
+        fn located(&self, kind: &str, name: &str) -> bool {
+            self.covered(kind, json!({ "locations": [{ "path": self.root.join(name) }] }))
+        }
+
+        fn input(&self, kind: &str, input: Value) -> bool {
+            let locations = json!([{ "path": self.at("ok.txt") }]);
+            self.covered(kind, json!({ "locations": locations, "rawInput": input }))
+        }
+    }
+
+    #[test]
+    fn every_path_that_a_call_names_is_checked() {
+        let ground = Ground::new();
         for name in ["ok.txt", "docs/guide.md", "docs", "new/x", "plain"] {
-            assert!(located("edit", name) && located("delete", name) && located("move", name));
+            assert!(
+                ground.located("edit", name)
+                    && ground.located("delete", name)
+                    && ground.located("move", name)
+            );
         }
         for name in ["", ".", "guarded", "guarded/sub", "link", ".git", "docs/..", ".github/.."] {
-            assert!(!located("delete", name) && !located("move", name), "{name}");
+            assert!(!ground.located("delete", name) && !ground.located("move", name), "{name}");
         }
         for value in [
-            json!({ "from": at("ok.txt"), "to": at("docs/new.txt") }),
+            json!({ "from": ground.at("ok.txt"), "to": ground.at("docs/new.txt") }),
             json!({ "edits": [{ "path": "docs/guide.md", "new_string": "See AGENTS.md.\n\nx/.git/y" }] }),
-            json!({ "changes": { at("ok.txt"): { "text": "/api/AGENTS.md" } }, "cwd": at("") }),
+            json!({ "changes": { ground.at("ok.txt"): { "text": "/api/AGENTS.md" } }, "cwd": ground.at("") }),
             json!({ "text": "x".repeat(400), "long": "y".repeat(LONGEST_PATH + 1) }),
         ] {
-            assert!(input("edit", value.clone()) && input("move", value.clone()), "{value}");
+            assert!(
+                ground.input("edit", value.clone()) && ground.input("move", value.clone()),
+                "{value}"
+            );
         }
         for value in [
-            json!({ "from": at("ok.txt"), "to": at("AGENTS.md") }),
+            json!({ "from": ground.at("ok.txt"), "to": ground.at("AGENTS.md") }),
             json!({ "from": "ok.txt", "to": "sub/fabro.toml" }),
-            json!({ "edits": [{ "path": at("AGENTS.md") }] }),
-            json!({ "changes": { at("AGENTS.md"): {} } }),
-            json!({ "uri": format!("file://{}", at("AGENTS.md")) }),
+            json!({ "edits": [{ "path": ground.at("AGENTS.md") }] }),
+            json!({ "changes": { ground.at("AGENTS.md"): {} } }),
+            json!({ "uri": format!("file://{}", ground.at("AGENTS.md")) }),
             json!({ "to": "../x" }),
             json!({ "to": "/etc/x" }),
             json!({ "to": "link/sub/CLAUDE.md" }),
         ] {
-            assert!(!input("edit", value.clone()) && !input("move", value.clone()), "{value}");
+            assert!(
+                !ground.input("edit", value.clone()) && !ground.input("move", value.clone()),
+                "{value}"
+            );
         }
-        let uri =
-            |name: &str| format!("file://localhost{}", at(name).replace("guarded", "gu%61rded"));
+        // A name that is protected only in its new directory.
+        assert!(ground.input("move", json!({ "from": "instructions", "to": "other" })));
+        assert!(!ground.input("move", json!({ "from": "instructions", "to": ".github" })));
+        assert!(!ground.input("delete", json!({ "dir": ground.at("") })));
+        assert!(
+            !ground.covered("edit", json!({ "rawInput": { "to": ground.at("ok.txt") } })),
+            "no path"
+        );
+    }
+
+    #[test]
+    fn paths_are_checked_as_an_agent_may_mean_them() {
+        let ground = Ground::new();
+        let uri = |name: &str| {
+            format!("file://localhost{}", ground.at(name).replace("guarded", "gu%61rded"))
+        };
         for name in [
             &*uri("guarded"),
             "file:guarded",
@@ -303,18 +348,21 @@ mod tests {
             "gu[a]rded",
             "$PWD/guarded",
         ] {
-            assert!(!covered("delete", json!({ "locations": [{ "path": name }] })), "{name}");
-            assert!(!input("delete", json!({ "path": name })), "{name}");
-            assert!(!input("move", json!({ "text": name })), "{name}");
+            assert!(
+                !ground.covered("delete", json!({ "locations": [{ "path": name }] })),
+                "{name}"
+            );
+            assert!(!ground.input("delete", json!({ "path": name })), "{name}");
+            assert!(!ground.input("move", json!({ "text": name })), "{name}");
         }
         for name in ["file:docs/guide.md", "pages/[id].tsx", "routes/$id.tsx"] {
-            assert!(covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
+            assert!(ground.covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
         }
         for name in ["~/AGENTS.md", "*.md", "file:AGENTS%2Emd", &uri("AGENTS.md")] {
-            assert!(!covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
+            assert!(!ground.covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
         }
         for name in ["~/.netrc", "file:///etc/passwd", "file:..%2fx"] {
-            assert!(!covered("read", json!({ "locations": [{ "path": name }] })), "{name}");
+            assert!(!ground.covered("read", json!({ "locations": [{ "path": name }] })), "{name}");
         }
         for value in [
             json!({ "file": "/etc/passwd" }),
@@ -322,18 +370,13 @@ mod tests {
             json!({ "files": [{ "uri": "file:///etc/passwd" }] }),
             json!({ "file": "../x" }),
         ] {
-            assert!(!covered("read", json!({ "rawInput": value })), "{value}");
+            assert!(!ground.covered("read", json!({ "rawInput": value })), "{value}");
         }
         for value in [json!({ "query": "fn main() {\n" }), json!({ "glob": "**/*.rs", "limit": 3 })]
         {
-            assert!(covered("search", json!({ "rawInput": value })), "{value}");
+            assert!(ground.covered("search", json!({ "rawInput": value })), "{value}");
         }
-        assert!(covered("search", json!({ "locations": [{ "path": "docs/*.md" }] })));
-        assert!(input("edit", json!({ "new_string": "Is it *this*?" })));
-        // A name that is protected only in its new directory.
-        assert!(input("move", json!({ "from": "instructions", "to": "other" })));
-        assert!(!input("move", json!({ "from": "instructions", "to": ".github" })));
-        assert!(!input("delete", json!({ "dir": at("") })));
-        assert!(!covered("edit", json!({ "rawInput": { "to": at("ok.txt") } })), "no path");
+        assert!(ground.covered("search", json!({ "locations": [{ "path": "docs/*.md" }] })));
+        assert!(ground.input("edit", json!({ "new_string": "Is it *this*?" })));
     }
 }

@@ -84,6 +84,7 @@ fn has_words(node: &Node) -> bool {
     match node.kind {
         NodeKind::Agent | NodeKind::Prompt => schema.is_none_or(|schema| schema == "routing"),
         NodeKind::FanIn => text(&node.attrs, "prompt").is_some(),
+        NodeKind::Command => schema == Some("routing"),
         _ => false,
     }
 }
@@ -91,6 +92,16 @@ fn has_words(node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::tests::support::reported;
+
+    #[test]
+    fn a_command_that_routes_has_words_of_its_own() {
+        let edges = r#"start -> a; a -> exit [condition="outcome=meh"]; a -> exit; a [shape=parallelogram, script=x"#;
+        assert_eq!(
+            reported("unknown-outcome", &format!("{edges}, output_schema=routing]")),
+            "nothing"
+        );
+        assert_ne!(reported("unknown-outcome", &format!("{edges}]")), "nothing");
+    }
 
     #[test]
     fn a_command_ends_with_a_status() {
