@@ -261,7 +261,7 @@ mod tests {
         }
 
         /// Whether a call of this kind is covered by `read-write`.
-        fn covered(&self, kind: &str, fields: Value) -> bool {
+        fn covered(&self, kind: &str, fields: &Value) -> bool {
             let mut call = json!({ "toolCallId": "1", "kind": kind });
             call.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             let mut known = AnnouncedCall::default();
@@ -270,12 +270,12 @@ mod tests {
         }
 
         fn located(&self, kind: &str, name: &str) -> bool {
-            self.covered(kind, json!({ "locations": [{ "path": self.root.join(name) }] }))
+            self.covered(kind, &json!({ "locations": [{ "path": self.root.join(name) }] }))
         }
 
-        fn input(&self, kind: &str, input: Value) -> bool {
+        fn input(&self, kind: &str, input: &Value) -> bool {
             let locations = json!([{ "path": self.at("ok.txt") }]);
-            self.covered(kind, json!({ "locations": locations, "rawInput": input }))
+            self.covered(kind, &json!({ "locations": locations, "rawInput": input }))
         }
     }
 
@@ -298,10 +298,7 @@ mod tests {
             json!({ "changes": { ground.at("ok.txt"): { "text": "/api/AGENTS.md" } }, "cwd": ground.at("") }),
             json!({ "text": "x".repeat(400), "long": "y".repeat(LONGEST_PATH + 1) }),
         ] {
-            assert!(
-                ground.input("edit", value.clone()) && ground.input("move", value.clone()),
-                "{value}"
-            );
+            assert!(ground.input("edit", &value) && ground.input("move", &value), "{value}");
         }
         for value in [
             json!({ "from": ground.at("ok.txt"), "to": ground.at("AGENTS.md") }),
@@ -313,17 +310,14 @@ mod tests {
             json!({ "to": "/etc/x" }),
             json!({ "to": "link/sub/CLAUDE.md" }),
         ] {
-            assert!(
-                !ground.input("edit", value.clone()) && !ground.input("move", value.clone()),
-                "{value}"
-            );
+            assert!(!ground.input("edit", &value) && !ground.input("move", &value), "{value}");
         }
         // A name that is protected only in its new directory.
-        assert!(ground.input("move", json!({ "from": "instructions", "to": "other" })));
-        assert!(!ground.input("move", json!({ "from": "instructions", "to": ".github" })));
-        assert!(!ground.input("delete", json!({ "dir": ground.at("") })));
+        assert!(ground.input("move", &json!({ "from": "instructions", "to": "other" })));
+        assert!(!ground.input("move", &json!({ "from": "instructions", "to": ".github" })));
+        assert!(!ground.input("delete", &json!({ "dir": ground.at("") })));
         assert!(
-            !ground.covered("edit", json!({ "rawInput": { "to": ground.at("ok.txt") } })),
+            !ground.covered("edit", &json!({ "rawInput": { "to": ground.at("ok.txt") } })),
             "no path"
         );
     }
@@ -349,20 +343,20 @@ mod tests {
             "$PWD/guarded",
         ] {
             assert!(
-                !ground.covered("delete", json!({ "locations": [{ "path": name }] })),
+                !ground.covered("delete", &json!({ "locations": [{ "path": name }] })),
                 "{name}"
             );
-            assert!(!ground.input("delete", json!({ "path": name })), "{name}");
-            assert!(!ground.input("move", json!({ "text": name })), "{name}");
+            assert!(!ground.input("delete", &json!({ "path": name })), "{name}");
+            assert!(!ground.input("move", &json!({ "text": name })), "{name}");
         }
         for name in ["file:docs/guide.md", "pages/[id].tsx", "routes/$id.tsx"] {
-            assert!(ground.covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
+            assert!(ground.covered("edit", &json!({ "locations": [{ "path": name }] })), "{name}");
         }
         for name in ["~/AGENTS.md", "*.md", "file:AGENTS%2Emd", &uri("AGENTS.md")] {
-            assert!(!ground.covered("edit", json!({ "locations": [{ "path": name }] })), "{name}");
+            assert!(!ground.covered("edit", &json!({ "locations": [{ "path": name }] })), "{name}");
         }
         for name in ["~/.netrc", "file:///etc/passwd", "file:..%2fx"] {
-            assert!(!ground.covered("read", json!({ "locations": [{ "path": name }] })), "{name}");
+            assert!(!ground.covered("read", &json!({ "locations": [{ "path": name }] })), "{name}");
         }
         for value in [
             json!({ "file": "/etc/passwd" }),
@@ -370,13 +364,13 @@ mod tests {
             json!({ "files": [{ "uri": "file:///etc/passwd" }] }),
             json!({ "file": "../x" }),
         ] {
-            assert!(!ground.covered("read", json!({ "rawInput": value })), "{value}");
+            assert!(!ground.covered("read", &json!({ "rawInput": value })), "{value}");
         }
         for value in [json!({ "query": "fn main() {\n" }), json!({ "glob": "**/*.rs", "limit": 3 })]
         {
-            assert!(ground.covered("search", json!({ "rawInput": value })), "{value}");
+            assert!(ground.covered("search", &json!({ "rawInput": value })), "{value}");
         }
-        assert!(ground.covered("search", json!({ "locations": [{ "path": "docs/*.md" }] })));
-        assert!(ground.input("edit", json!({ "new_string": "Is it *this*?" })));
+        assert!(ground.covered("search", &json!({ "locations": [{ "path": "docs/*.md" }] })));
+        assert!(ground.input("edit", &json!({ "new_string": "Is it *this*?" })));
     }
 }

@@ -181,7 +181,7 @@ impl Heads {
     }
 
     /// Gives a new file or directory to the owner of the store: root may work in another user's
-    /// store. SQLite does the same with its own files.
+    /// store. `SQLite` does the same with its own files.
     fn give_to_owner(&self, created: &Path) -> io::Result<()> {
         give_to_owner_of(self.dir.parent().unwrap_or(&self.dir), created)
     }
