@@ -13,7 +13,7 @@ use fabro_context::Context;
 use fabro_events::{Candidate, EdgeChoice, Tier};
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::{EdgeSpec, Plan, Selection};
-use fabro_types::{BlobRef, NodeKind, Outcome, Weight, accelerator, strip_accelerator};
+use fabro_types::{BlobRef, NodeKind, Outcome, Weight, label_matches, strip_accelerator};
 use serde_json::Value;
 
 use crate::random;
@@ -284,12 +284,6 @@ fn labelled(query: &EdgeQuery<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
         label.is_some_and(|label| label_matches(label, preferred))
     };
     edges.iter().filter(matches).copied().collect()
-}
-
-fn label_matches(label: &str, preferred: &str) -> bool {
-    let plain = |text: &str| strip_accelerator(text).to_lowercase();
-    let key = accelerator(label).0.map(str::to_lowercase);
-    plain(label) == plain(preferred) || key.as_deref() == Some(&preferred.trim().to_lowercase())
 }
 
 fn suggested(query: &EdgeQuery<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {

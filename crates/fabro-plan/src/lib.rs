@@ -49,7 +49,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
-use fabro_types::{Fidelity, NodeKind, OnFailure, OnUnavailable, Severity};
+use fabro_types::{Fidelity, NodeKind, OnFailure, OnUnavailable, Severity, label_matches};
 
 pub use attribute_text::{AttributeText, attribute_error};
 pub use compiled::{Compiled, TextPlace};
@@ -234,6 +234,14 @@ impl Plan {
             let mut words = edge.condition.iter().flat_map(|it| it.parsed.outcome_words());
             words.any(|known| known == word)
         })
+    }
+
+    /// Whether this label chooses none of the labelled edges after this node, or after conditional nodes that follow it;
+    /// false where no edge has a label.
+    pub fn misses_labels(&self, node: NodeIx, preferred: &str) -> bool {
+        let labels = self.deciding_edges(node).filter_map(|edge| edge.label.as_deref());
+        let mut labels = labels.filter(|label| !label.trim().is_empty()).peekable();
+        labels.peek().is_some() && !labels.any(|label| label_matches(label, preferred))
     }
 
     /// Fidelity and thread of a stage that is entered by `edge`: the edge's, else the node's, else

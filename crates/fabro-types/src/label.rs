@@ -35,6 +35,21 @@ pub fn strip_accelerator(label: &str) -> &str {
     accelerator(label).1
 }
 
+/// Whether a label is meant by this text: it is the label, in any case and with or without its accelerator, or the
+/// accelerator alone.
+///
+/// ```
+/// use fabro_types::label_matches;
+///
+/// assert!(label_matches("[A] Approve", "approve") && label_matches("[A] Approve", "a"));
+/// assert!(!label_matches("[A] Approve", "Revise"));
+/// ```
+pub fn label_matches(label: &str, text: &str) -> bool {
+    let (key, plain) = accelerator(label);
+    let is_key = key.is_some_and(|key| key.to_lowercase() == text.trim().to_lowercase());
+    is_key || plain.to_lowercase() == strip_accelerator(text).to_lowercase()
+}
+
 fn bracketed(label: &str) -> Option<(&str, &str)> {
     let (key, rest) = label.strip_prefix('[')?.split_once(']')?;
     let fits = !key.is_empty()

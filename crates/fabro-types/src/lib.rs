@@ -62,7 +62,7 @@ pub use fidelity::Fidelity;
 pub use id::{ParseRunIdError, RunId};
 pub use jiff::civil::Date;
 pub use json::parse_json;
-pub use label::{accelerator, strip_accelerator};
+pub use label::{accelerator, label_matches, strip_accelerator};
 pub use model_info::ModelInfo;
 pub use model_price::{SpecialPrices, TokenPrices};
 pub use model_rules::{ChatTools, ModelInterface, ReasoningEffort, ThinkingMode};

@@ -257,6 +257,11 @@ pub(crate) fn with_directives(
             "outcome `{word}` is not a status, and no edge asks for it: ignored"
         )));
     }
+    if let Some(label) = outcome.preferred_label.as_deref().filter(|it| !it.trim().is_empty())
+        && plan.node(node).is_some_and(|(ix, _)| plan.misses_labels(ix, label))
+    {
+        notices.push(warning(format!("no edge of `{node}` has the label `{label}`: ignored")));
+    }
     for (key, value) in updates {
         match refusal(&key) {
             None => {
@@ -406,6 +411,11 @@ mod tests {
         check_reply("", "Done.", file(label), "succeeded fix, 0 notices");
         check_reply("", r#"{"outcome": "failed"}"#, file(label), "failed -, 0 notices");
         check_reply("", r#"{"outcome": "perhaps"}"#, none(), "succeeded -, 1 notices");
+        let edges = r#"]; a -> b [label="Ship it"]; a -> c [label="[F] Fix"]; b -> exit; c -> exit; c [prompt=y"#;
+        for (wanted, notices) in [("ship it", 0), ("f", 0), ("Hold", 1)] {
+            let text = format!(r#"{{"preferred_next_label": "{wanted}"}}"#);
+            check_reply(edges, &text, none(), &format!("succeeded {wanted}, {notices} notices"));
+        }
         check_reply(
             "",
             r#"{"context_updates": {"internal.x": 1}}"#,

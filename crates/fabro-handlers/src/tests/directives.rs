@@ -43,6 +43,7 @@ fn an_answer_chooses_by_label_or_id() {
     preferred_label = ""
 
     001 start@1 succeeded -> review (unconditional)
+    review warns (directive) no edge of `review` has the label `none`: ignored
     002 review@1 succeeded -> fix (suggested_next)
     preferred_label = ""
 
