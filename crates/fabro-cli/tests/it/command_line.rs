@@ -51,7 +51,7 @@ fn rewind_of_a_succeeded_run_needs_a_stage() {
 
 #[test]
 fn explain_names_the_branch_and_the_others() {
-    let flow = r#"digraph { start -> all; all [shape=component, for_each="[\"a\", \"b\", \"c\"]"]
+    let flow = r#"digraph { start -> all; all [shape=component, max_parallel=1, for_each="[\"a\", \"b\", \"c\"]"]
         all -> classify -> done -> join; classify [shape=parallelogram, script="echo $FABRO_ITEM"]
         done [shape=parallelogram, script="true"]; join [shape=tripleoctagon]; join -> exit }"#;
     let project = Project::with(&[("w.fabro", flow)]);

@@ -106,11 +106,14 @@ fn a_copied_store_replays_the_same() {
 
 #[test]
 fn compare_shows_inputs_and_ignores_run_ids() {
-    let source =
-        r#"digraph { start -> a -> exit; a [shape=parallelogram, script="echo $FABRO_RUN_DIR"] }"#;
-    let project = Project::with(&[("w.fabro", source)]);
+    let source = r#"digraph {
+        start -> a -> c -> exit
+        a [shape=parallelogram, script="echo $FABRO_RUN_DIR"]
+        c [shape=house, stack.child_workflow="c.fabro"]
+    }"#;
+    let project = Project::with(&[("w.fabro", source), ("c.fabro", "digraph { start -> exit }")]);
     assert_eq!(project.exit(&["run", "w.fabro", "-I", "lang=de", "-I", "n=1"]), 0);
-    let first = project.json(&["ps", "-a", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let first = project.json(&["ps", "--json"])[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(project.exit(&["run", "w.fabro", "-I", "lang=fr", "-I", "n=1"]), 0);
     let text = project.run(&["compare", &first]);
     assert_snapshot!(text[text.find("the run").unwrap()..], @r#"

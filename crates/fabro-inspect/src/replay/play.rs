@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
-use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RULES, RunState, begin, checkpoint};
+use fabro_engine::{
+    Commit, Input, Machine, NewRun, Plan, RULES, RunState, begin, checkpoint, keys,
+};
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Node;
 use fabro_handlers::{Agents, LlmHandler, read_all};
@@ -12,6 +14,7 @@ use fabro_redact::Redactor;
 use fabro_run::{Bundle, RunSettings};
 use fabro_store::{Batch, MemoryStore, RunLog, Store};
 use fabro_types::RunId;
+use serde_json::Value;
 
 use crate::replay::compare::{AfterDivergence, Log, compare, input_difference, with_run_dir};
 use crate::replay::player::Player;
@@ -43,6 +46,28 @@ impl Replay {
     }
 }
 
+/// The ids of a run and of its sub-workflows: paths of files contain the former, results of sub-workflows the latter.
+fn ids(events: &[Event]) -> BTreeSet<String> {
+    fn add_of(value: &Value, ids: &mut BTreeSet<String>) {
+        for (key, value) in value.as_object().into_iter().flatten() {
+            match value.as_str() {
+                Some(id) if key == keys::RUN_ID => drop(ids.insert(id.to_owned())),
+                _ => add_of(value, ids),
+            }
+        }
+    }
+    let mut ids: BTreeSet<_> =
+        events.first().map(|event| event.run_id.to_string()).into_iter().collect();
+    for event in events {
+        if let EventBody::StageCompleted(done) = &event.entry.body {
+            let updates = done.outcome.context_updates.iter();
+            let results = updates.filter(|(key, _)| key.starts_with(keys::CHILD_PREFIX));
+            results.for_each(|(_, result)| add_of(result, &mut ids));
+        }
+    }
+    ids
+}
+
 /// Compares two recorded runs like a record and its replay: `recorded` is of the first, older run, and `replayed` of the
 /// second one. Where they diverge, the comparison continues at the next common stage.
 ///
@@ -56,10 +81,14 @@ pub fn compare_runs(
 ) -> Result<Report, ReplayError> {
     let run_id = first.first().map_or(RunId::from_parts(0, 0), |event| event.run_id);
     let read = |events: &[Event]| {
-        // Paths of files contain the id of the run.
-        let id = events.first().map(|event| event.run_id.to_string()).unwrap_or_default();
-        let without_id = |text: &str| text.contains(&id).then(|| text.replace(&id, "RUN"));
-        Log::read(&checkpoint::effective(events), blobs, without_id)
+        let ids = ids(events);
+        let without_ids = |text: &str| {
+            let found = ids.iter().filter(|id| text.contains(id.as_str()));
+            found.fold(None, |text_now: Option<String>, id| {
+                Some(text_now.as_deref().unwrap_or(text).replace(id, "RUN"))
+            })
+        };
+        Log::read(&checkpoint::effective(events), blobs, without_ids)
     };
     let recorded = read(first)?;
     let replayed = read(second)?;
