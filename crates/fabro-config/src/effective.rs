@@ -90,7 +90,7 @@ const DEPENDENT: [(&str, &str); 2] =
 ///
 /// # Errors
 ///
-/// A file cannot be read, has errors, or [`check_owner`] refuses it.
+/// A file cannot be read, has errors, or [`check_owner`](crate::check_owner) refuses it.
 pub fn effective_settings(
     root: &Path,
     files: &[(PathBuf, SettingsFile)],

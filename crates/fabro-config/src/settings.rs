@@ -226,7 +226,7 @@ pub fn settings_files(cwd: &Path, user_file: Option<&Path>) -> Vec<(PathBuf, Set
 ///
 /// # Errors
 ///
-/// A file that cannot be read, has an error, or that [`check_owner`] refuses; `cwd` is in a git repository without
+/// A file that cannot be read, has an error, or that [`check_owner`](crate::check_owner) refuses; `cwd` is in a git repository without
 /// settings in a project with settings.
 pub fn settings(
     cwd: &Path,
