@@ -136,7 +136,7 @@ fn without_dots(path: &Path) -> PathBuf {
 }
 
 /// The kind of control file at a path in a project. Agents and sandboxed scripts cannot write to
-/// those of the kind [`Found`](ControlFile::Found); sandboxes protect `.git` only in the working
+/// files of kind [`Found`](ControlFile::Found). Sandboxes protect `.git` only in the working
 /// directory.
 fn kind(path: &Path) -> Option<ControlFile> {
     let names: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();

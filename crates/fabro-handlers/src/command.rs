@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_engine::{
-    BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, Store, find_value, keys,
+    BlobError, BlobStore, Finished, Handler, Mode, OutputSpec, Stage, StageEnd, Store, find_value,
+    keys,
 };
 use fabro_redact::Redactor;
 use fabro_sandbox::artifacts::FILES;
@@ -21,7 +22,7 @@ use serde_json::Value;
 use crate::WorkTree;
 use crate::blobs::local_dir;
 use crate::common::{failed, known, tail, value_of};
-use crate::files::StageFiles;
+use crate::files::{STDIN, StageFiles};
 use crate::render::render;
 use crate::steering::{json_of, steered};
 
@@ -31,10 +32,7 @@ const TAIL: u64 = 4_096;
 /// How many characters of a failed command's last line its failure quotes.
 const QUOTED: usize = 200;
 
-/// The file of the value that a script reads from its standard input.
-const STDIN: &str = "stdin.txt";
-
-/// The maximum size of that value, in bytes.
+/// The maximum size of the value for the standard input of a script, in bytes.
 const MAX_STDIN: usize = 30 << 20;
 
 /// Runs `script` of a command node.
@@ -125,6 +123,7 @@ impl Handler for CommandHandler {
                 Keep::Logs { stdout: files.path("stdout.log"), stderr: files.path("stderr.log") }
             },
             redactor: Some(&self.redactor),
+            keep_unredacted: spec.is_some_and(|spec| !matches!(spec.output, OutputSpec::Free)),
             cancel: stage.cancel.clone(),
         };
         let work_dir = Path::new(&stage.run.work_dir);

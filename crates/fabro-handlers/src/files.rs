@@ -18,9 +18,12 @@ use serde::Serialize;
 
 use crate::common::failed;
 
+/// The file of the value that a script reads from its standard input.
+pub(crate) const STDIN: &str = "stdin.txt";
+
 /// Files that an attempt writes, and that make way for the next attempt's.
 const ATTEMPT_FILES: [&str; 7] =
-    ["prompt.md", "response.md", "script.sh", "script.py", "stdin.txt", "stdout.log", "stderr.log"];
+    ["prompt.md", "response.md", "script.sh", "script.py", STDIN, "stdout.log", "stderr.log"];
 
 /// The empty directory of a stage that left nothing, beside those of the stages, for the next stage:
 /// to make and to remove a directory is the largest cost of a stage without output, since a file

@@ -2,6 +2,7 @@
 //! `output_schema`.
 
 use std::borrow::Cow;
+use std::io;
 
 use fabro_engine::{OutputSpec, Stage, keys};
 use fabro_events::EventBody;
@@ -10,7 +11,7 @@ use fabro_routing::{Checked, Directives, Expected, check_redacted};
 use fabro_sandbox::{Captured, Finished};
 use fabro_types::{Failure, FailureClass, Outcome};
 
-use crate::common::tail;
+use crate::common::{failed, tail};
 use crate::llm::with_directives;
 
 /// How many bytes at the end of a large output are searched for JSON.
@@ -39,10 +40,14 @@ pub(crate) fn json_of(
     let [stdout, stderr] = &ended.unredacted;
     let outputs = [(&ended.stdout, stdout), (&ended.stderr, stderr)];
     let mut checked = outputs.into_iter().map(|(captured, unredacted)| {
-        let text = text_to_check(captured, unredacted.as_ref());
-        check_redacted(&text, expected, redact)
+        let text = text_to_check(captured, unredacted.as_ref())?;
+        Ok(check_redacted(&text, expected, redact))
     });
-    let checked = checked.find(|it| *it != Checked::Missing).unwrap_or(Checked::Missing);
+    let is_decided = |it: &io::Result<Checked>| !matches!(it, Ok(Checked::Missing));
+    let checked = match checked.find(is_decided).unwrap_or(Ok(Checked::Missing)) {
+        Ok(checked) => checked,
+        Err(error) => return Some(Err(failed(&error))),
+    };
     let problem = match checked {
         Checked::Valid(mut value) => {
             redactor.redact_value(&mut value);
@@ -58,12 +63,15 @@ pub(crate) fn json_of(
     Some(Err(Failure::new(FailureClass::Deterministic, message)))
 }
 
-fn text_to_check<'c>(captured: &'c Captured, unredacted: Option<&'c Unredacted>) -> Cow<'c, str> {
-    match (captured, unredacted) {
+fn text_to_check<'c>(
+    captured: &'c Captured,
+    unredacted: Option<&'c Unredacted>,
+) -> io::Result<Cow<'c, str>> {
+    Ok(match (captured, unredacted) {
         (_, Some(unredacted)) => unredacted.expose().into(),
         (Captured::Text(text), None) => text.as_str().into(),
-        (Captured::Large { path, .. }, None) => tail(path, LARGEST_JSON).unwrap_or_default().into(),
-    }
+        (Captured::Large { path, .. }, None) => tail(path, LARGEST_JSON)?.into(),
+    })
 }
 
 /// Adds the JSON in a command's output to its outcome: its directives for `routing`, else

@@ -192,7 +192,7 @@ impl Lowering<'_> {
                 let llm = asks.then(|| Box::new(self.llm(attrs, prompt, output)));
                 NodeBody::FanIn(llm, self.word(attrs, "merge"))
             }
-            NodeKind::Command => NodeBody::Command(self.command(attrs, script)),
+            NodeKind::Command => NodeBody::Command(self.command(attrs, script, output)),
             NodeKind::Human => NodeBody::Human(HumanSpec {
                 question: self.question(node),
                 show: self.show(attrs),
@@ -391,7 +391,12 @@ impl Lowering<'_> {
         }
     }
 
-    fn command(&mut self, attrs: &Attrs, script: Option<TextTemplate>) -> CommandSpec {
+    fn command(
+        &mut self,
+        attrs: &Attrs,
+        script: Option<TextTemplate>,
+        output: OutputSpec,
+    ) -> CommandSpec {
         let language = self.word(attrs, "language");
         let env = self.variables(attrs);
         if let (Some(attr), Some(script)) = (attrs.get("script"), &script) {
@@ -407,7 +412,7 @@ impl Lowering<'_> {
         let stdin = attrs.text("stdin_source").map(str::trim).filter(|key| !key.is_empty());
         let merge_stderr = attrs.bool("merge_stderr") == Some(true);
         let stdin = stdin.map(|key| key.strip_prefix("context.").unwrap_or(key).into());
-        CommandSpec { script, language, env, stdin, merge_stderr, output: self.output(attrs) }
+        CommandSpec { script, language, env, stdin, merge_stderr, output }
     }
 
     /// Variables that hold values, where the script evaluates them.

@@ -210,8 +210,8 @@ struct Loose {
     begins: bool,
 }
 
-/// Reads a key in another notation than JSON's: without quotation marks or with others, or with `=` or
-/// nothing in the place of the colon. Its value is in quotation marks, or is a status.
+/// Reads a key that is not valid JSON: without quotation marks or with other ones, or with `=` or
+/// no character instead of the colon. Its value must be quoted, or be a status.
 fn read_loose(text: &str, at: usize, name: &str) -> Option<Loose> {
     let (before, after) = (&text[..at], &text[at + name.len()..]);
     let mark = before.chars().next_back().filter(|last| QUOTATION_MARKS.contains(last));

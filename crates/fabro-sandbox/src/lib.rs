@@ -20,6 +20,7 @@
 //!     env: Environment::Inherit(&env),
 //!     reads: &[],
 //!     stdin: None,
+//!     keep_unredacted: false,
 //!     keep: Keep::Ends { head: 1_000, tail: 1_000 },
 //!     redactor: None,
 //!     cancel: tokio_util::sync::CancellationToken::new(),
@@ -152,6 +153,8 @@ pub struct Request<'a> {
     pub keep: Keep,
     /// Redacts the output before it is stored.
     pub redactor: Option<&'a Redactor>,
+    /// Whether [`Finished::unredacted`] is wanted, of output that goes to files.
+    pub keep_unredacted: bool,
     /// Ends the script when it is canceled.
     pub cancel: CancellationToken,
 }
@@ -208,8 +211,8 @@ pub struct Finished {
     pub stdout: Captured,
     /// Its standard error.
     pub stderr: Captured,
-    /// Standard output and error before redaction, if it changed them. Only for validation: they
-    /// contain secrets.
+    /// Standard output and error before redaction, if it changed them and
+    /// [`Request::keep_unredacted`] is set. Only for validation: they contain secrets.
     pub unredacted: [Option<Unredacted>; 2],
     /// From the start until the last process of the group ended.
     pub duration: Duration,

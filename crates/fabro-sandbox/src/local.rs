@@ -81,7 +81,7 @@ impl Exec for LocalExec {
         let (exit, outputs) = match &request.keep {
             Keep::Logs { stdout, stderr } => run_with_logs(&start, stdout, stderr).await?,
             Keep::Log(path) => {
-                let (exit, log) = run_merged(&start, Log::create(path)?).await?;
+                let (exit, log) = run_merged(&start, Log::create(path, start.request)?).await?;
                 (exit, CapturedOutputs::of_log(log))
             }
             &Keep::Ends { head, tail } => {
@@ -101,8 +101,8 @@ async fn run_with_logs(
     stderr: &Path,
 ) -> Result<(Exit, CapturedOutputs), ExecError> {
     let &Start { program, request, .. } = start;
-    let mut out = OutputChannel::new(Log::create(stdout)?, request.redactor, program);
-    let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, program);
+    let mut out = OutputChannel::new(Log::create(stdout, request)?, request.redactor, program);
+    let mut err = OutputChannel::new(Log::create(stderr, request)?, request.redactor, program);
     let exit = if request.cancel.is_cancelled() {
         Exit::Canceled
     } else {

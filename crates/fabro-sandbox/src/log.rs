@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fabro_redact::{Redactor, Stream, Unredacted};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::{CAPTURE_LIMIT, Captured, ExecError};
+use crate::{CAPTURE_LIMIT, Captured, ExecError, Request};
 
 /// A quarter of what a pipe usually holds: most scripts write less, and each has two of these.
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -18,7 +18,7 @@ pub(crate) struct Log {
     bytes: u64,
     text: Vec<u8>,
     /// The start of the output before redaction, at most one byte more than [`CAPTURE_LIMIT`].
-    unredacted: Vec<u8>,
+    unredacted: Option<Vec<u8>>,
 }
 
 /// Where output goes.
@@ -83,21 +83,15 @@ impl<'a, S: OutputSink> OutputChannel<'a, S> {
 
 impl Log {
     /// A file of an earlier script is emptied; a new one is not created before the first byte.
-    pub(crate) fn create(path: &Path) -> Result<Self, ExecError> {
+    pub(crate) fn create(path: &Path, request: &Request<'_>) -> Result<Self, ExecError> {
         let path = path.to_owned();
-        match File::options().write(true).truncate(true).open(&path) {
-            Ok(file) => Ok(Self {
-                path,
-                file: Some(file),
-                bytes: 0,
-                text: Vec::new(),
-                unredacted: Vec::new(),
-            }),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Ok(Self { path, file: None, bytes: 0, text: Vec::new(), unredacted: Vec::new() })
-            }
-            Err(source) => Err(ExecError::Log { path, source }),
-        }
+        let file = match File::options().write(true).truncate(true).open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(source) => return Err(ExecError::Log { path, source }),
+        };
+        let unredacted = request.keep_unredacted.then(Vec::new);
+        Ok(Self { path, file, bytes: 0, text: Vec::new(), unredacted })
     }
 
     fn fits(&self) -> bool {
@@ -109,10 +103,10 @@ impl Log {
         if !self.fits() {
             return (Captured::Large { path: self.path, bytes: self.bytes }, None);
         }
-        let is_redacted = self.unredacted.len() <= CAPTURE_LIMIT
-            && !self.unredacted.is_empty()
-            && self.text != self.unredacted;
-        let unredacted = is_redacted.then(|| Unredacted::new(trimmed(lossy(self.unredacted))));
+        let is_redacted =
+            |it: &Vec<u8>| it.len() <= CAPTURE_LIMIT && !it.is_empty() && self.text != *it;
+        let unredacted = self.unredacted.filter(is_redacted);
+        let unredacted = unredacted.map(|it| Unredacted::new(trimmed(lossy(it))));
         (Captured::Text(trimmed(lossy(self.text))), unredacted)
     }
 }
@@ -138,9 +132,10 @@ impl OutputSink for Log {
     }
 
     fn write_unredacted(&mut self, chunk: &[u8]) {
+        let Some(unredacted) = &mut self.unredacted else { return };
         // One byte more than the limit marks the output as too large.
-        let room = (CAPTURE_LIMIT + 1).saturating_sub(self.unredacted.len());
-        self.unredacted.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        let room = (CAPTURE_LIMIT + 1).saturating_sub(unredacted.len());
+        unredacted.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }
 }
 

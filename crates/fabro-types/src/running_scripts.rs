@@ -11,11 +11,11 @@ pub type LinkId = (u64, i64, i64);
 
 /// Control files and directories by path. Only symbolic links have an id: a script can replace a
 /// link, but no other existing control file.
-pub type ControlFiles = BTreeMap<PathBuf, Option<LinkId>>;
+pub type FilesBefore = BTreeMap<PathBuf, Option<LinkId>>;
 
 #[derive(Debug)]
 struct Running {
-    before: ControlFiles,
+    before: FilesBefore,
     link_id: fn(&Path) -> Option<LinkId>,
     /// How many guards have registered running scripts.
     guards: usize,
@@ -29,9 +29,9 @@ fn running() -> MutexGuard<'static, BTreeMap<PathBuf, Running>> {
 }
 
 /// Registers scripts that start in the working directory `root`. `before` are the control files
-/// that exist there; those of the first registration count. `link_id` returns the current id of a
+/// that exist there now; a later registration for the same directory keeps the first list. `link_id` returns the current id of a
 /// symbolic link, and `None` for other files.
-pub fn scripts_run(root: &Path, before: ControlFiles, link_id: fn(&Path) -> Option<LinkId>) {
+pub fn scripts_run(root: &Path, before: FilesBefore, link_id: fn(&Path) -> Option<LinkId>) {
     let mut running = running();
     let new = Running { before, link_id, guards: 0 };
     running.entry(root.to_owned()).or_insert(new).guards += 1;
@@ -72,7 +72,7 @@ mod tests {
         assert!(!check("fabro.toml"));
         let before =
             [("sub/.fabro", None), ("CLAUDE.md", Some((1, 2, 3))), ("GEMINI.md", Some((4, 5, 6)))];
-        let before: ControlFiles = before.map(|(path, link)| (root.join(path), link)).into();
+        let before: FilesBefore = before.map(|(path, link)| (root.join(path), link)).into();
         for _ in 0..2 {
             // `GEMINI.md` has been replaced.
             scripts_run(root, before.clone(), |_| Some((1, 2, 3)));

@@ -1,5 +1,6 @@
 use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 
+use fabro_types::running_scripts::{FilesBefore, scripts_ended, scripts_run};
 use rustix::process::geteuid;
 
 use super::*;
@@ -194,6 +195,18 @@ fn named_files_with_a_protected_name_may_not_link_to_unprotected_files() {
     check("y.fabro", ".fabro/s.sh", false);
     check("y.fabro", "s.sh", true);
     check(".fabro/workflows/w/workflow.fabro", "../../docs/s.sh", true);
+}
+
+#[test]
+fn files_of_running_scripts_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("fabro.toml");
+    fs::write(&file, "").unwrap();
+    let check = || check_owner(&file, dir.path());
+    scripts_run(dir.path(), FilesBefore::new(), |_| None);
+    assert!(matches!(check(), Err(ConfigError::OfScript(_))));
+    scripts_ended(dir.path());
+    check().unwrap();
 }
 
 #[test]

@@ -217,8 +217,10 @@ impl Remote {
         let name = Path::new("sh");
         let (exit, outputs) = match &request.keep {
             Keep::Logs { stdout, stderr } => {
-                let mut out = OutputChannel::new(Log::create(stdout)?, request.redactor, name);
-                let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, name);
+                let mut out =
+                    OutputChannel::new(Log::create(stdout, &request)?, request.redactor, name);
+                let mut err =
+                    OutputChannel::new(Log::create(stderr, &request)?, request.redactor, name);
                 let exit = match self.prepare(&request, false).await? {
                     None => Exit::Canceled,
                     Some(mut prepared) => {
@@ -237,7 +239,7 @@ impl Remote {
                 (exit, CapturedOutputs::of_logs(out.finish()?, err.finish()?))
             }
             Keep::Log(path) => {
-                let (exit, log) = self.run_merged(&request, Log::create(path)?).await?;
+                let (exit, log) = self.run_merged(&request, Log::create(path, &request)?).await?;
                 (exit, CapturedOutputs::of_log(log))
             }
             &Keep::Ends { head, tail } => {

@@ -267,6 +267,7 @@ impl Ground {
             env: Environment::Inherit(&self.env),
             reads: &[],
             stdin: None,
+            keep_unredacted: false,
             keep,
             redactor: None,
             cancel: self.cancel.clone(),
