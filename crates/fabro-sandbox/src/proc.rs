@@ -116,8 +116,8 @@ mod linux {
     use std::time::{Duration, Instant};
 
     use rustix::process::{
-        Pid, Signal, WaitOptions, getpgrp, getpid, getsid, kill_process, kill_process_group,
-        set_child_subreaper, waitpid,
+        Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, set_child_subreaper,
+        waitpid,
     };
     use rustix::time::{ClockId, clock_gettime};
 
@@ -208,7 +208,7 @@ mod linux {
     ) -> BTreeSet<i32> {
         let since = *started.start();
         let own = getpid().as_raw_nonzero().get();
-        let own_group = getpgrp().as_raw_nonzero().get();
+        let own_group = own_group();
         let stats: BTreeMap<i32, Stat> =
             processes().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
         let is_orphan = |(pid, stat): &(&i32, &Stat)| {
@@ -251,7 +251,7 @@ mod linux {
         others: &Others,
     ) -> bool {
         let since = *started.start();
-        let own_group = getpgrp().as_raw_nonzero().get();
+        let own_group = own_group();
         let mut any = false;
         let mut spared = BTreeSet::from([own_group]);
         let mut ended = Vec::new();
@@ -342,8 +342,15 @@ mod linux {
         false
     }
 
+    /// The group of this process; 0 in a container that was started in a group from outside, which
+    /// `getpgrp` of rustix does not accept.
+    fn own_group() -> i32 {
+        Stat::read(getpid().as_raw_nonzero().get()).map_or(0, |stat| stat.group)
+    }
+
+    /// The session of this process; 0 as for [`own_group`].
     fn own_session() -> i32 {
-        getsid(None).map_or(0, |id| id.as_raw_nonzero().get())
+        Stat::read(getpid().as_raw_nonzero().get()).map_or(0, |stat| stat.session)
     }
 
     /// What distinguishes a process from a later one of the same id: when it was started, in which
@@ -483,7 +490,7 @@ mod linux {
 
         #[test]
         fn this_process_and_its_parents_are_known() {
-            let own = rustix::process::getpgrp().as_raw_nonzero().get();
+            let own = own_group();
             assert!(own_groups().contains(&own));
             assert!(running().contains(&own));
             let stat = Stat::read(getpid().as_raw_nonzero().get()).expect("own stat");
