@@ -34,8 +34,8 @@ mod tests;
 
 pub use clause::{Clause, Operator};
 pub use eval::ConditionResult;
-use fabro_types::Status;
 pub use fabro_types::{ClauseResult, SyntaxError};
+use fabro_types::{Span, Status};
 pub use lookup::{Lookup, find};
 
 #[doc = include_str!("../reference.md")]
@@ -48,6 +48,17 @@ pub mod language {}
 pub struct Condition {
     clauses: Vec<Clause>,
     expr: Expr,
+}
+
+/// The value of a clause, for [`Condition::parse_with`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// The text is the value.
+    AsWritten,
+    /// This is the value.
+    With(String),
+    /// The value is not known yet: `matches` does not compile it, and never holds.
+    NotYet,
 }
 
 /// Clauses by their index in [`Condition::clauses`]. `All` and `Any` are flat, so that a chain of
@@ -67,7 +78,32 @@ impl Condition {
     /// The first syntax error, a regular expression that is invalid or too large, parentheses nested
     /// more than 128 deep, a key of more than 512 bytes.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
-        let (clauses, expr) = parse::parse(text)?;
+        Self::parse_with(text, &mut |_, _| Ok(Filled::AsWritten))
+    }
+
+    /// As [`Condition::parse`], where `fill` may replace the value of each clause, for instance one
+    /// with placeholders. It gets the value without quotes, and where it stands in the text. What it
+    /// gives is a value whatever is in it: `&&` in it joins nothing.
+    ///
+    /// ```
+    /// use fabro_condition::{Condition, Filled};
+    ///
+    /// let condition = Condition::parse_with("score < {{ most }}", &mut |value, _| {
+    ///     Ok(match value {
+    ///         "{{ most }}" => Filled::With("80".to_owned()),
+    ///         _ => Filled::AsWritten,
+    ///     })
+    /// });
+    /// assert_eq!(condition.unwrap().to_string(), "score < 80");
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Condition::parse`], and those of `fill`.
+    pub fn parse_with(
+        text: &str,
+        fill: &mut dyn FnMut(&str, Span) -> Result<Filled, SyntaxError>,
+    ) -> Result<Self, SyntaxError> {
+        let (clauses, expr) = parse::parse(text, fill)?;
         Ok(Self { clauses, expr })
     }
 

@@ -2,11 +2,11 @@ use fabro_types::{Span, Status, SyntaxError, Unexpected, unexpected};
 use pest::Parser;
 use pest::iterators::Pair;
 
-use crate::Expr;
 use crate::clause::{Clause, Comparison, Operator};
 use crate::lookup::PREFIX;
 use crate::number::Number;
 use crate::pattern::{Pattern, PatternError};
+use crate::{Expr, Filled};
 
 /// The deepest nesting of parentheses, so that neither the grammar nor `lower` can run out of stack.
 const MAX_DEPTH: usize = 128;
@@ -22,8 +22,11 @@ const STATUS_KEYS: [&str; 2] = ["outcome", "parallel.fan_in.best_outcome"];
 #[grammar = "condition.pest"]
 struct Grammar;
 
+/// Gives the value of a clause by its text, without quotes, and its span in the condition.
+pub(crate) type Fill<'a> = &'a mut dyn FnMut(&str, Span) -> Result<Filled, SyntaxError>;
+
 /// Parses a condition into its clauses and the expression over them.
-pub(crate) fn parse(text: &str) -> Result<(Vec<Clause>, Expr), SyntaxError> {
+pub(crate) fn parse(text: &str, fill: Fill<'_>) -> Result<(Vec<Clause>, Expr), SyntaxError> {
     if text.len() > MAX_TEXT {
         let message = format!("the condition has {} bytes, the limit is {MAX_TEXT}", text.len());
         return Err(SyntaxError::new(message, Span::new(0, 1))
@@ -37,7 +40,7 @@ pub(crate) fn parse(text: &str) -> Result<(Vec<Clause>, Expr), SyntaxError> {
         .next()
         .and_then(|condition| condition.into_inner().find(|pair| pair.as_rule() == Rule::any_of));
     let expr = match body {
-        Some(pair) => lower(pair, &mut clauses)?,
+        Some(pair) => lower(pair, &mut clauses, fill)?,
         None => Expr::All(Vec::new()),
     };
     Ok((clauses, expr))
@@ -78,7 +81,11 @@ fn closing_quote(bytes: &[u8], open: usize) -> Option<usize> {
 }
 
 /// Builds the expression of an `any_of`, `all_of` or `unary`. Nesting is bounded by `check_depth`.
-fn lower(pair: Pair<'_, Rule>, clauses: &mut Vec<Clause>) -> Result<Expr, SyntaxError> {
+fn lower(
+    pair: Pair<'_, Rule>,
+    clauses: &mut Vec<Clause>,
+    fill: Fill<'_>,
+) -> Result<Expr, SyntaxError> {
     let rule = pair.as_rule();
     match rule {
         Rule::any_of | Rule::all_of => {
@@ -87,7 +94,7 @@ fn lower(pair: Pair<'_, Rule>, clauses: &mut Vec<Clause>) -> Result<Expr, Syntax
                 if matches!(part.as_rule(), Rule::or | Rule::and) {
                     continue;
                 }
-                match (rule, lower(part, clauses)?) {
+                match (rule, lower(part, clauses, fill)?) {
                     (Rule::any_of, Expr::Any(inner)) | (Rule::all_of, Expr::All(inner)) => {
                         parts.extend(inner);
                     }
@@ -106,18 +113,18 @@ fn lower(pair: Pair<'_, Rule>, clauses: &mut Vec<Clause>) -> Result<Expr, Syntax
             for part in pair.into_inner() {
                 match part.as_rule() {
                     Rule::not => negated = !negated,
-                    _ => inner = lower(part, clauses)?,
+                    _ => inner = lower(part, clauses, fill)?,
                 }
             }
             Ok(if negated { negate(inner) } else { inner })
         }
         Rule::clause => {
-            clauses.push(clause(&pair)?);
+            clauses.push(clause(&pair, fill)?);
             Ok(Expr::Clause(clauses.len() - 1))
         }
         // A group: its expression is between the parentheses.
         _ => match pair.into_inner().next() {
-            Some(inner) => lower(inner, clauses),
+            Some(inner) => lower(inner, clauses, fill),
             None => Ok(Expr::All(Vec::new())),
         },
     }
@@ -130,7 +137,7 @@ fn negate(expr: Expr) -> Expr {
     }
 }
 
-fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, SyntaxError> {
+fn clause(pair: &Pair<'_, Rule>, fill: Fill<'_>) -> Result<Clause, SyntaxError> {
     let mut key = "";
     let mut operator = None;
     let mut value = None;
@@ -149,31 +156,46 @@ fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, SyntaxError> {
     }
     let context_key = key.strip_prefix(PREFIX).unwrap_or(key);
     let reads_status = STATUS_KEYS.contains(&context_key);
+    let mut is_filled = false;
     let comparison = match (operator, value) {
-        (Some(operator), Some(value)) => Some(comparison(operator, value, reads_status)?),
+        (Some(operator), Some(value)) => {
+            let mut fill = |text: &str, span: Span| {
+                let filled = fill(text, span)?;
+                is_filled = matches!(filled, Filled::With(_));
+                Ok(filled)
+            };
+            Some(comparison(operator, value, reads_status, &mut fill)?)
+        }
         _ => None,
     };
-    Ok(Clause {
-        text: written.into(),
-        span: Span::new(start, start + written.len()),
-        key: key.into(),
-        reads_status,
-        comparison,
-    })
+    let span = Span::new(start, start + written.len());
+    let mut clause =
+        Clause { text: written.into(), span, key: key.into(), reads_status, comparison };
+    if is_filled {
+        clause.text = clause.to_string().into();
+    }
+    Ok(clause)
 }
 
 fn comparison(
     operator: Operator,
     pair: Pair<'_, Rule>,
     reads_status: bool,
+    fill: Fill<'_>,
 ) -> Result<Comparison, SyntaxError> {
     let span = Span::from(pair.as_span());
-    let value = match pair.into_inner().next() {
-        Some(inner) => text_of(&inner)?,
-        None => String::new(),
+    let (written, span_of_text) = match pair.into_inner().next() {
+        Some(inner) => (text_of(&inner)?, Span::from(inner.as_span())),
+        None => (String::new(), span),
+    };
+    let filled = fill(&written, span_of_text)?;
+    let is_known = !matches!(filled, Filled::NotYet);
+    let value = match filled {
+        Filled::With(value) => value,
+        Filled::AsWritten | Filled::NotYet => written,
     };
     let pattern = match operator {
-        Operator::Matches | Operator::NotMatches => {
+        Operator::Matches | Operator::NotMatches if is_known => {
             Some(Pattern::parse(&value).map_err(|error| pattern_error(&error, span))?)
         }
         _ => None,

@@ -124,10 +124,10 @@ pub use fabro_blob::{
 pub use fabro_condition::{Condition, find as find_value};
 pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
-    AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, ExitSpec, ForEachSpec, GraphDefaults,
-    GraphSpec, HumanSpec, InputSpec, Isolation, JoinPolicy, Language, LlmSpec, ManagerSpec, Merge,
-    Mode, NodeBody, NodeSpec, OutputSpec, ParallelSpec, Plan, PlanError, RenderError, RetryTargets,
-    ShowSpec, TextTemplate, Vars,
+    AgentSpec, Backend, CommandSpec, Constants, ContextTool, EdgeSpec, ExitSpec, ForEachSpec,
+    GraphDefaults, GraphSpec, HumanSpec, InputSpec, Isolation, JoinPolicy, Language, LlmSpec,
+    ManagerSpec, Merge, Mode, NodeBody, NodeSpec, OutputSpec, ParallelSpec, Plan, PlanError,
+    RenderError, RetryTargets, ShowSpec, TextTemplate, Vars,
 };
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};

@@ -49,6 +49,7 @@ fn bundle(source: &str) -> Bundle {
         base: String::new(),
         files: [].into(),
         settings: RunSettings::default(),
+        constants: None,
     }
 }
 

@@ -25,6 +25,7 @@
 //!     source: source.into(),
 //!     files: Default::default(),
 //!     settings: RunSettings::default(),
+//!     constants: None,
 //! };
 //! // A run of a workflow in which nothing has to be executed.
 //! let bundle = workflow("digraph { start -> exit }");

@@ -147,7 +147,7 @@ async fn member(
 /// The workflow that a run is of.
 fn workflow(store: &dyn RunStore, events: &[Event]) -> Result<Option<Workflow>, String> {
     let Some(created) = created(events) else { return Ok(None) };
-    let bundle = Bundle::load(store, &created.bundle).map_err(|error| error.to_string())?;
+    let bundle = Bundle::load(store, created).map_err(|error| error.to_string())?;
     Ok(Some(bundle.plan().map_err(|error| error.to_string())?.workflow().clone()))
 }
 

@@ -5,13 +5,14 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use fabro_condition::Condition;
+use fabro_condition::{Condition, Filled};
 use fabro_graph::{Attr, Diagnostic, Span, Workflow};
 use fabro_routing::Schema;
 use fabro_template::{Mode, ReadTarget, Template};
 use fabro_types::SyntaxError;
 
 use crate::attribute_text::attribute_error;
+use crate::constants::Constants;
 use crate::spec::TextTemplate;
 
 /// How many values of one script are reported: finding the place of each reads the script.
@@ -19,6 +20,9 @@ const MAX_SCRIPT_VALUES: usize = 20;
 
 /// The rule for values that a script would run as code.
 pub(crate) const SCRIPT_VALUE: &str = "script-value";
+
+/// The rule for templates that read what is not known when a run is created.
+pub(crate) const CONSTANT: &str = "constant-template";
 
 /// The text of an attribute by its place: one where nodes and edges share it, and another for each import
 /// of a file in which it names keys of stages.
@@ -82,6 +86,10 @@ impl Compiled {
 /// Compiles texts and collects their errors.
 pub(crate) struct Compiler<'w> {
     pub(crate) workflow: &'w Workflow,
+    /// What is known of the run; `None` while there is none.
+    pub(crate) constants: Option<&'w Constants>,
+    /// Whether an attribute reads a constant.
+    pub(crate) reads_constants: bool,
     pub(crate) compiled: Compiled,
     pub(crate) findings: Vec<Diagnostic>,
 }
@@ -91,7 +99,7 @@ impl Compiler<'_> {
         if let Some(known) = self.compiled.conditions.get(&TextPlace::of(attr)) {
             return known.clone();
         }
-        let condition = match Condition::parse(&attr.value.as_text()) {
+        let condition = match self.constant_condition(attr) {
             Ok(condition) => Some(Arc::new(condition)),
             Err(error) => {
                 self.report("condition-syntax", attr, &error);
@@ -100,6 +108,77 @@ impl Compiler<'_> {
         };
         self.compiled.conditions.insert(TextPlace::of(attr), condition.clone());
         condition
+    }
+
+    /// The text of an attribute with its constants; as written if they are not known, or on an error,
+    /// which is reported.
+    pub(crate) fn constant(&mut self, attr: &Attr) -> Option<Arc<str>> {
+        let text = attr.value.shared_text()?;
+        Some(self.rendered(attr, &text).unwrap_or(text))
+    }
+
+    /// The same for a label, where people see other templates as they are written.
+    pub(crate) fn label(&mut self, attr: &Attr) -> Option<Arc<str>> {
+        let text = attr.value.shared_text()?;
+        let reads_constants = Template::parse(&text)
+            .is_ok_and(|label| label.reads().iter().all(|read| is_constant(&read.target)));
+        let rendered = if reads_constants { self.rendered(attr, &text) } else { None };
+        Some(rendered.unwrap_or(text))
+    }
+
+    fn rendered(&mut self, attr: &Attr, text: &str) -> Option<Arc<str>> {
+        if !text.contains("{{") || !self.is_constant(attr) {
+            return None;
+        }
+        let template = self.template(attr)?.template;
+        let constants = self.constants?;
+        match constants.render(&template) {
+            Ok(rendered) => Some(rendered.into()),
+            Err(message) => {
+                self.report(CONSTANT, attr, &whole(text, message));
+                None
+            }
+        }
+    }
+
+    /// A condition. Constants are values in it, whatever they contain.
+    pub(crate) fn constant_condition(&mut self, attr: &Attr) -> Result<Condition, SyntaxError> {
+        let text = attr.value.as_text();
+        if !text.contains("{{") || !self.is_constant(attr) {
+            return Condition::parse(&text);
+        }
+        let constants = self.constants;
+        Condition::parse_with(&text, &mut |value, span| {
+            let template = Template::parse(value).map_err(|error| SyntaxError { span, ..error })?;
+            match constants {
+                _ if template.is_plain() => Ok(Filled::AsWritten),
+                None => Ok(Filled::NotYet),
+                Some(constants) => constants
+                    .render(&template)
+                    .map(Filled::With)
+                    .map_err(|message| SyntaxError::new(message, span)),
+            }
+        })
+    }
+
+    /// Whether a text has templates, and they read only what is known when the run is created.
+    /// Anything else in it is an error.
+    fn is_constant(&mut self, attr: &Attr) -> bool {
+        let Some(text) = self.template(attr) else { return false };
+        let mut is_constant = !text.template.is_plain();
+        self.reads_constants |= is_constant;
+        for read in text.template.reads() {
+            let ReadTarget::Context(key) = &read.target else { continue };
+            is_constant = false;
+            let message = format!(
+                "`context.{key}` is read in `{}`, which is settled when the run is created",
+                attr.written
+            );
+            let error = SyntaxError::new(message, read.span)
+                .with_fix("read an input instead: {{ inputs.NAME }}");
+            self.report(CONSTANT, attr, &error);
+        }
+        is_constant
     }
 
     pub(crate) fn template(&mut self, attr: &Attr) -> Option<TextTemplate> {
@@ -194,4 +273,12 @@ impl Compiler<'_> {
             self.findings.push(finding);
         }
     }
+}
+
+fn is_constant(target: &ReadTarget) -> bool {
+    matches!(target, ReadTarget::Goal | ReadTarget::Input(_))
+}
+
+fn whole(text: &str, message: String) -> SyntaxError {
+    SyntaxError::new(message, Span::new(0, text.len()))
 }

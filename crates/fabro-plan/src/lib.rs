@@ -38,6 +38,7 @@
 
 mod attribute_text;
 mod compiled;
+mod constants;
 mod element;
 mod for_each;
 mod lower;
@@ -52,7 +53,9 @@ use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
 use fabro_types::{Fidelity, NodeKind, OnFailure, OnUnavailable, Severity, label_matches};
 
 pub use attribute_text::{AttributeText, attribute_error};
+use compiled::{CONSTANT, SCRIPT_VALUE};
 pub use compiled::{Compiled, TextPlace};
+pub use constants::Constants;
 pub use element::{branch_nodes, reads_element};
 pub use fabro_events::{GateOption, QuestionType, default_option, gate_options};
 pub use fabro_template::{Mode, RenderError, Vars};
@@ -71,6 +74,7 @@ pub struct Plan {
     graph: GraphSpec,
     nodes: Vec<NodeSpec>,
     edges: Vec<EdgeSpec>,
+    reads_constants: bool,
     start: NodeIx,
     goal_gates: Vec<NodeIx>,
     /// The search takes time in proportion to the branches, so it is made when it is first needed.
@@ -108,24 +112,29 @@ impl Plan {
     /// All errors: those of reading the workflow ([`Workflow::findings`]), those of its attributes,
     /// and what was not applied to it, files and the model stylesheet.
     pub fn compile(workflow: Workflow) -> Result<Self, PlanError> {
-        let specs = Specs::lower(&workflow);
+        let specs = Specs::lower(&workflow, None);
         Self::from_specs(workflow, specs)
     }
 
-    /// The plan of a run that exists. Older versions took values in scripts where they would be
-    /// evaluated; such a stage fails when it runs, unless the value is a number.
+    /// The plan of a run with these constants. Older versions took values in scripts where they would
+    /// be evaluated, and such a stage fails when it runs, unless the value is a number; they also took
+    /// templates in conditions and models that read the context, which stay as they are written.
     ///
     /// # Errors
-    /// As [`Plan::compile`].
-    pub fn compile_recorded(workflow: Workflow) -> Result<Self, PlanError> {
-        let mut specs = Specs::lower(&workflow);
-        specs.findings.retain(|finding| finding.rule != compiled::SCRIPT_VALUE);
+    /// As [`Plan::compile`], and a condition that reads an input which is not given.
+    pub fn compile_recorded(
+        workflow: Workflow,
+        constants: Option<&Constants>,
+    ) -> Result<Self, PlanError> {
+        let mut specs = Specs::lower(&workflow, constants);
+        let is_new = |finding: &Diagnostic| [SCRIPT_VALUE, CONSTANT].contains(&finding.rule);
+        specs.findings.retain(|finding| !is_new(finding));
         Self::from_specs(workflow, specs)
     }
 
     /// The plan of a workflow that was [lowered](Specs::lower) before.
     pub fn from_specs(workflow: Workflow, specs: Specs) -> Result<Self, PlanError> {
-        let Specs { graph, nodes, edges, mut findings, .. } = specs;
+        let Specs { graph, nodes, edges, reads_constants, mut findings, .. } = specs;
         findings.retain(|finding| finding.severity == Severity::Error);
         let Some(start) = workflow.start().filter(|_| findings.is_empty()) else {
             return Err(PlanError { findings });
@@ -140,7 +149,12 @@ impl Plan {
                 joins.insert(ix, OnceLock::new());
             }
         }
-        Ok(Self { workflow, graph, nodes, edges, start, goal_gates, joins })
+        Ok(Self { workflow, graph, nodes, edges, reads_constants, start, goal_gates, joins })
+    }
+
+    /// Whether an attribute reads a [constant](Constants): the plan of a run needs them.
+    pub fn reads_constants(&self) -> bool {
+        self.reads_constants
     }
 
     /// The workflow as written.

@@ -11,6 +11,7 @@ use fabro_types::{NodeKind, Severity, Status, SyntaxError, excerpt, tool_names};
 use strum::EnumString;
 
 use crate::compiled::{Compiled, Compiler, SCRIPT_VALUE};
+use crate::constants::Constants;
 use crate::spec::{
     AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, ExitSpec, ForEachSpec, GraphSpec,
     HumanSpec, InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec,
@@ -35,25 +36,29 @@ pub struct Specs {
     pub edges: Vec<EdgeSpec>,
     /// Conditions, templates and schemas by their attribute.
     pub compiled: Compiled,
+    /// Whether an attribute reads a [constant](Constants).
+    pub reads_constants: bool,
     /// What reading the workflow has found, and all errors of its attributes.
     pub findings: Vec<Diagnostic>,
 }
 
 impl Specs {
-    /// Lowers every attribute once. What has an error is left out of the specifications.
-    pub fn lower(workflow: &Workflow) -> Self {
+    /// Lowers every attribute once. What has an error is left out of the specifications. Without
+    /// `constants`, templates that read them stay as they are written.
+    pub fn lower(workflow: &Workflow, constants: Option<&Constants>) -> Self {
         let mut findings = workflow.findings().to_vec();
         findings.extend(not_applied(workflow));
         findings.extend(start_errors(workflow));
-        let compiler = Compiler { workflow, compiled: Compiled::default(), findings };
+        let compiled = Compiled::default();
+        let compiler = Compiler { workflow, constants, reads_constants: false, compiled, findings };
         let mut lowering =
             Lowering { attrs: workflow.attrs(), compiler, search_steps: SEARCH_STEPS };
         let graph = lowering.graph();
         let mut nodes: Vec<_> = workflow.nodes().map(|node| lowering.node(node)).collect();
         let edges: Vec<_> = workflow.edges().map(|edge| lowering.edge(edge)).collect();
         spare_deterministic_failures(workflow, &mut nodes, &edges);
-        let Compiler { compiled, findings, .. } = lowering.compiler;
-        Self { graph, nodes, edges, compiled, findings }
+        let Compiler { compiled, reads_constants, findings, .. } = lowering.compiler;
+        Self { graph, nodes, edges, compiled, reads_constants, findings }
     }
 }
 
@@ -129,7 +134,7 @@ impl Lowering<'_> {
         let signature_limit = attrs.int("loop_restart_signature_limit").map_or(3, count);
         GraphSpec {
             goal: attrs.get("goal").and_then(|attr| self.compiler.goal(attr)),
-            default_model: attrs.shared_text("default_model"),
+            default_model: self.constant(attrs, "default_model"),
             default_provider: attrs.shared_text("default_provider"),
             default_fidelity: self.word(attrs, "default_fidelity"),
             default_thread: attrs.shared_text("default_thread"),
@@ -148,10 +153,7 @@ impl Lowering<'_> {
         let max_visits = attrs.int("max_visits").or_else(|| self.attrs.int("max_node_visits"));
         NodeSpec {
             id: Arc::clone(&node.id),
-            label: attrs
-                .shared_text("label")
-                .filter(|label| !label.is_empty())
-                .unwrap_or_else(|| Arc::clone(&node.id)),
+            label: self.node_label(node),
             kind: node.kind,
             timeout: attrs.duration("timeout").filter(|limit| !limit.is_zero()),
             max_visits: visit_limit(max_visits),
@@ -226,6 +228,21 @@ impl Lowering<'_> {
         ExitSpec { status, reason: reason.and_then(|attr| self.compiler.template(attr)) }
     }
 
+    fn constant(&mut self, attrs: &Attrs, name: &str) -> Option<Arc<str>> {
+        self.compiler.constant(attrs.get(name)?)
+    }
+
+    /// The label as people see it, else the id. That of a model stage without a prompt, or of a gate, is
+    /// rendered when the stage runs.
+    fn node_label(&mut self, node: &Node) -> Arc<str> {
+        let is_text = node.kind.is_llm() || node.kind == NodeKind::Human;
+        let label = node.attrs.get("label").and_then(|attr| match is_text {
+            true => attr.value.shared_text(),
+            false => self.compiler.label(attr),
+        });
+        label.filter(|label| !label.is_empty()).unwrap_or_else(|| Arc::clone(&node.id))
+    }
+
     /// The prompt, or for a model stage without one its label.
     fn prompt(&mut self, node: &Node) -> TextTemplate {
         let attrs = &node.attrs;
@@ -282,7 +299,7 @@ impl Lowering<'_> {
         let rag = attrs.text("rag").map(str::trim).filter(|globs| !globs.is_empty());
         LlmSpec {
             prompt,
-            model: attrs.shared_text("model"),
+            model: self.constant(attrs, "model"),
             provider: attrs.shared_text("provider"),
             reasoning_effort: attrs.shared_text("reasoning_effort"),
             speed: attrs.shared_text("speed"),
@@ -303,7 +320,7 @@ impl Lowering<'_> {
     fn backend(&mut self, attrs: &Attrs) -> Backend {
         match self.word(attrs, "backend") {
             Backend::Acp { .. } => Backend::Acp {
-                command: attrs.shared_text("acp.command"),
+                command: self.constant(attrs, "acp.command"),
                 config: attrs.get("acp.config").and_then(|attr| self.acp_config(attr)),
             },
             backend => backend,
@@ -333,12 +350,19 @@ impl Lowering<'_> {
         let condition = attrs.get("condition").filter(|_| edge.condition().is_some());
         let condition = condition.and_then(|attr| {
             let parsed = self.compiler.condition(attr)?;
-            Some(EdgeCondition { text: edge.condition()?.into(), parsed })
+            let is_filled = self.compiler.constants.is_some() && edge.condition()?.contains("{{");
+            let text = if is_filled { parsed.to_string().into() } else { edge.condition()?.into() };
+            Some(EdgeCondition { text, parsed })
+        });
+        let is_option = self.compiler.workflow.node(edge.from).kind == NodeKind::Human;
+        let label = attrs.get("label").and_then(|attr| match is_option {
+            true => attr.value.shared_text(),
+            false => self.compiler.label(attr),
         });
         EdgeSpec {
             from: edge.from,
             to: edge.to,
-            label: attrs.shared_text("label").filter(|label| !label.is_empty()),
+            label: label.filter(|label| !label.is_empty()),
             option: self.option(edge),
             condition,
             weight: edge.weight(),

@@ -1,6 +1,7 @@
 use fabro_graph::Workflow;
+use serde_json::json;
 
-use crate::{JoinPolicy, Plan, VisitLimit};
+use crate::{Backend, Constants, JoinPolicy, Plan, VisitLimit};
 
 fn workflow(attributes: &str) -> Workflow {
     let source = format!("digraph {{ start -> a -> exit; {attributes} }}");
@@ -134,4 +135,57 @@ fn words_and_limits_have_their_types() {
     assert_eq!(max_visits(""), VisitLimit::Unstated);
     assert_eq!(max_visits("graph [max_node_visits=3]"), VisitLimit::AtMost(3));
     assert_eq!(max_visits("graph [max_node_visits=3]; a [max_visits=0]"), VisitLimit::Unlimited);
+}
+
+#[test]
+fn constants_are_settled_when_a_run_is_created() {
+    let source = r#"digraph {
+        start -> a [label="At most {{ inputs.cap }}"]; a -> exit [condition="visits < {{ inputs.cap }} && kind = {{ inputs.kind | upper }}"]
+        a -> b [condition="log matches {{ inputs.pattern }}"]; b -> exit
+        a [prompt=x, backend=acp, acp.command="{{ inputs.adapter }} --goal", model="{{ inputs.model | default('m') }}"]
+        b [shape=parallelogram, script=x, label="{{ goal }} of {{ context.x }}"]
+    }"#;
+    let workflow = || Workflow::from_source("x", source).unwrap();
+    let inputs =
+        json!({"cap": 3, "kind": "a && (b) \"c", "pattern": "^x{2}", "adapter": "agent -v"});
+    let constants = Constants::new("ship", inputs.as_object().unwrap());
+    let shown = |plan: Plan| {
+        let a = plan.find("a").unwrap();
+        let Backend::Acp { command, .. } = &a.llm().unwrap().backend else { unreachable!() };
+        let edges: Vec<_> = plan.workflow().edge_indices().map(|ix| plan.edge(ix)).collect();
+        let conditions = edges.iter().filter_map(|edge| edge.condition.as_ref());
+        let conditions = conditions.map(|condition| condition.text.to_string());
+        let labels = edges.iter().filter_map(|edge| edge.label.as_deref());
+        let of_nodes = [
+            command.as_deref().unwrap(),
+            a.llm().unwrap().model.as_deref().unwrap(),
+            &plan.find("b").unwrap().label,
+        ];
+        let all = conditions.chain(labels.chain(of_nodes).map(str::to_owned));
+        all.collect::<Vec<_>>().join("\n")
+    };
+    let plan = Plan::compile_recorded(workflow(), Some(&constants)).unwrap();
+    insta::assert_snapshot!(shown(plan), @r#"
+    visits < 3 && kind = "A && (B) \"C"
+    log matches ^x{2}
+    At most 3
+    agent -v --goal
+    m
+    {{ goal }} of {{ context.x }}
+    "#);
+    let plan = Plan::compile(workflow()).unwrap();
+    assert!(plan.reads_constants());
+    insta::assert_snapshot!(shown(plan), @r"
+    visits < {{ inputs.cap }} && kind = {{ inputs.kind | upper }}
+    log matches {{ inputs.pattern }}
+    At most {{ inputs.cap }}
+    {{ inputs.adapter }} --goal
+    {{ inputs.model | default('m') }}
+    {{ goal }} of {{ context.x }}
+    ");
+    insta::assert_snapshot!(errors("a [prompt=x, model=\"{{ context.m }}\"]; a -> exit [condition=\"x = {{ context.y }}\"]; exit -> a [condition=\"x = {{ inputs.z\"]"), @r"
+    constant-template: `context.m` is read in `model`, which is settled when the run is created
+    constant-template: `context.y` is read in `condition`, which is settled when the run is created
+    template-syntax: `{{` is not closed
+    ");
 }

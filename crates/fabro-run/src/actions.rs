@@ -203,7 +203,7 @@ pub async fn fork_here(
     let mut warnings = Vec::new();
     for event in checkpoint::effective(&read_all(store, point.id).await?) {
         if let EventBody::RunCreated(created) = &event.entry.body {
-            let bundle = Bundle::load(store, &created.bundle)?;
+            let bundle = Bundle::load(store, created)?;
             let texts = bundle.files.values().chain([&bundle.source]).map(String::as_str);
             let unread = unread_inputs(&changes.inputs, texts).into_iter();
             warnings.extend(unread.map(|it| format!("{}: {}", it.message(), it.fix)));

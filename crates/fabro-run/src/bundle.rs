@@ -10,8 +10,9 @@ use fabro_config::{
     AgentSettings, ArtifactPatterns, Concurrency, GitSettings, Hook, ProviderSettings,
     SandboxSettings, TelemetrySettings,
 };
-use fabro_engine::{GraphDefaults, Plan, PlanError, ReadError, read_blob};
-use fabro_graph::{MemorySources, Node};
+use fabro_engine::{Constants, GraphDefaults, Plan, PlanError, ReadError, read_blob};
+use fabro_events::CreatedRun;
+use fabro_graph::{MemorySources, Node, schema};
 use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnFailure, OnUnavailable, Severity};
 use fabro_validate::RelativeSources;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,10 @@ pub struct Bundle {
     /// How the run was started.
     #[serde(default)]
     pub settings: RunSettings,
+    /// What attributes such as conditions read; `None` while there is no run, and for a sub-workflow
+    /// with inputs of its own until its run begins. The record of the run has them.
+    #[serde(skip)]
+    pub constants: Option<Constants>,
 }
 
 /// How a run was started; a resume starts it the same way.
@@ -167,12 +172,15 @@ fn first(findings: &[Diagnostic]) -> &str {
 
 impl Bundle {
     /// Reads a run's bundle back.
-    pub fn load(blobs: &dyn BlobStore, bundle: &BlobRef) -> Result<Self, BundleError> {
+    pub fn load(blobs: &dyn BlobStore, run: &CreatedRun) -> Result<Self, BundleError> {
+        let bundle = &run.bundle;
         // `read_blob` takes a name that the store does not know for a text.
         if let Err(missing @ BlobError::Missing { .. }) = blobs.len(bundle) {
             return Err(ReadError::from(missing).into());
         }
-        Ok(serde_json::from_value(read_blob(blobs, bundle)?)?)
+        let constants = Some(Constants::new(&run.goal, &run.inputs));
+        let loaded = serde_json::from_value(read_blob(blobs, bundle)?)?;
+        Ok(Self { constants, ..loaded })
     }
 
     /// The bytes that are stored.
@@ -200,7 +208,8 @@ impl Bundle {
         let beside = RelativeSources::new(&files, &self.base);
         let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
             .map_err(|findings| BundleError::Invalid { file: self.file.clone(), findings })?;
-        Ok(Plan::compile_recorded(workflow)?.with_defaults(self.settings.graph_defaults()))
+        let plan = Plan::compile_recorded(workflow, self.constants.as_ref())?;
+        Ok(plan.with_defaults(self.settings.graph_defaults()))
     }
 
     /// What validation warns of in the workflow of a run that is part of no other.
@@ -231,6 +240,7 @@ impl Bundle {
             return Err(BundleError::NoChild { node: Arc::clone(&node.id) });
         };
         let file = attr.and_then(|attr| attr.file.as_deref());
+        let has_inputs = node.attrs.iter().any(|attr| schema::input_name(&attr.name).is_some());
         let files = MemorySources::default();
         let beside = RelativeSources::new(&files, &self.base);
         Ok(Self {
@@ -240,6 +250,7 @@ impl Bundle {
             source: source.to_owned(),
             files: self.files.clone(),
             settings: self.settings.clone(),
+            constants: self.constants.clone().filter(|_| !has_inputs),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The workflows of manager nodes, from the bundle of their run.
 
-use fabro_engine::Stage;
+use fabro_engine::{Constants, Stage};
 use fabro_handlers::{ChildWorkflow, ChildWorkflows};
 use fabro_types::{Failure, FailureClass};
 use serde_json::{Map, Value};
@@ -20,10 +20,14 @@ impl ChildWorkflows for BundledChildren {
 }
 
 fn load(stage: &Stage, inputs: &Map<String, Value>) -> Result<ChildWorkflow, BundleError> {
-    let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
-    let bundle = parent.child(stage.node())?;
-    let plan = bundle.plan()?;
+    let parent = Bundle::load(&*stage.store, &stage.run)?;
+    let mut bundle = parent.child(stage.node())?;
+    let mut plan = bundle.plan()?;
     let goal = plan.graph().goal.as_ref();
     let goal = goal.map(|goal| render_goal(&goal.text, inputs)).transpose()?;
+    if plan.reads_constants() {
+        bundle.constants = Some(Constants::new(goal.as_deref().unwrap_or_default(), inputs));
+        plan = bundle.plan()?;
+    }
     Ok(ChildWorkflow { goal, bundle: bundle.to_bytes(), plan })
 }

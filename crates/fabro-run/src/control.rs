@@ -184,7 +184,7 @@ async fn agents(
         return Ok(Err(status));
     }
     let Some(created) = &state.created else { return Err(RunError::NotCreated { run }) };
-    let plan = Bundle::load(store, &created.bundle)?.plan()?;
+    let plan = Bundle::load(store, created)?.plan()?;
     let nodes = plan.workflow().nodes().filter(|node| node.kind == NodeKind::Agent);
     let all: Vec<_> = nodes.map(|node| Arc::clone(&node.id)).collect();
     let running = state
@@ -455,7 +455,7 @@ fn change_inputs(
         return Ok(());
     };
     let created = Arc::make_mut(created);
-    let bundle = Bundle::load(store, &created.bundle)?;
+    let bundle = Bundle::load(store, created)?;
     // Keeps a goal that was passed to the run.
     let is_own = bundle.goal(&created.inputs)?.is_some_and(|goal| goal == created.goal);
     created.inputs.extend(inputs.clone());

@@ -125,6 +125,6 @@ pub async fn run_redactor(store: &dyn Store, run: RunId) -> Result<Redactor, Run
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
         return Err(RunError::NotCreated { run });
     };
-    let bundle = Bundle::load(store, &created.bundle)?;
+    let bundle = Bundle::load(store, &created)?;
     Ok(ServiceBuilder::new(&bundle.settings).recorded_redactor())
 }

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use fabro_config::GitSettings;
-use fabro_engine::{GraphDefaults, NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes};
+use fabro_engine::{
+    Constants, GraphDefaults, NewRun, Phase, Plan, RunState, begin, keys, unlimited_nodes,
+};
 use fabro_events::{Candidate, Event, PauseReason, RunWorktree, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{WORKFLOW_DIR, read_all};
@@ -116,11 +118,10 @@ impl Run {
         bundle.settings = RunSettings { env, ..settings.clone() };
         refuse_secrets_in_bundle(&redactor, &bundle)?;
         // With the settings, which a resume knows too.
-        let plan = if settings.graph_defaults() == GraphDefaults::default() {
-            workflow.plan
-        } else {
-            Arc::new(bundle.plan()?)
-        };
+        bundle.constants = Some(Constants::new(&goal, &inputs));
+        let is_complete = !workflow.plan.reads_constants()
+            && settings.graph_defaults() == GraphDefaults::default();
+        let plan = if is_complete { workflow.plan } else { Arc::new(bundle.plan()?) };
         let id = spec.id.unwrap_or_else(new_run_id);
         let own_dir = runs_dir.join(id.to_string());
         let mut warnings = unknown_stages(&settings, &bundle, &plan)?;
@@ -213,7 +214,7 @@ impl Run {
         if let Phase::Ended(status, _) = state.phase {
             return Err(RunError::Ended { run: id, status });
         }
-        let bundle = Bundle::load(&*store, &created.bundle)?;
+        let bundle = Bundle::load(&*store, created)?;
         Ok(Self {
             plan: Arc::new(bundle.plan()?),
             settings: bundle.settings,
@@ -258,7 +259,7 @@ impl Run {
         self.max_cost = options.max_cost;
         let created = self.state.created.as_ref().filter(|_| options.max_cost.is_some());
         if let Some(created) = created.filter(|created| created.max_cost.is_none()) {
-            let bundle = Bundle::load(&*self.store, &created.bundle)?;
+            let bundle = Bundle::load(&*self.store, created)?;
             self.warnings.extend(model_warnings(&bundle, &self.plan, options.max_cost)?);
         }
         Ok(self)
@@ -325,7 +326,7 @@ impl Run {
         let Some(created) = self.state.created.as_ref().filter(|_| !self.dry_run) else {
             return Ok(None);
         };
-        let bundle = Bundle::load(&*self.store, &created.bundle)?;
+        let bundle = Bundle::load(&*self.store, created)?;
         Ok(AskedModels::of(&bundle, &self.plan, &self.settings)?.text(&self.settings)?)
     }
 
@@ -336,7 +337,7 @@ impl Run {
     /// The workflow cannot be read back.
     pub fn recorded_warnings(&self) -> Result<Option<(Bundle, Vec<Diagnostic>)>, RunError> {
         let Some(created) = &self.state.created else { return Ok(None) };
-        let bundle = Bundle::load(&*self.store, &created.bundle)?;
+        let bundle = Bundle::load(&*self.store, created)?;
         let warnings = bundle.warnings(&created.inputs);
         Ok(Some((bundle, warnings)))
     }
@@ -344,7 +345,7 @@ impl Run {
     /// The run in this state with its workflow, as it will be resumed.
     fn resumed(&self, state: &RunState) -> Result<Option<preflight::Resumed>, RunError> {
         let Some(created) = &state.created else { return Ok(None) };
-        let bundle = Bundle::load(&*self.store, &created.bundle)?;
+        let bundle = Bundle::load(&*self.store, created)?;
         let plan = bundle.plan()?;
         let bundle = Bundle { settings: self.settings.clone(), ..bundle };
         Ok(Some(preflight::Resumed { run: state.run_id, plan, bundle, state: state.clone() }))

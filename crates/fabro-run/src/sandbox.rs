@@ -162,7 +162,7 @@ async fn recorded(store: &dyn Store, run: RunId) -> Result<Option<SandboxSetting
     if created.dry_run || created.parent.is_some() {
         return Ok(None);
     }
-    Ok(Some(Bundle::load(store, &created.bundle)?.settings.sandbox))
+    Ok(Some(Bundle::load(store, &created)?.settings.sandbox))
 }
 
 fn build(
@@ -291,7 +291,7 @@ pub async fn sandbox_command(
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
         return Err(RunError::NotCreated { run });
     };
-    let settings = Bundle::load(store, &created.bundle)?.settings;
+    let settings = Bundle::load(store, &created)?.settings;
     let work_dir = Path::new(&created.work_dir);
     let Some(sandbox) = run_sandbox(&settings.sandbox, store.root(run).await?, work_dir, run_dir)?
     else {

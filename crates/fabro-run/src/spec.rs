@@ -75,6 +75,7 @@ impl LoadedWorkflow {
                     base: String::new(),
                     files: [].into(),
                     settings: RunSettings::default(),
+                    constants: None,
                     source,
                 },
                 plan: Arc::new(plan),

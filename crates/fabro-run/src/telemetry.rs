@@ -52,7 +52,7 @@ pub async fn run_telemetry(
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
         return Err(RunError::NotCreated { run });
     };
-    Ok(Bundle::load(store, &created.bundle)?.settings.telemetry)
+    Ok(Bundle::load(store, &created)?.settings.telemetry)
 }
 
 /// The collector of the settings; `None` without one.

@@ -557,7 +557,7 @@ fn bytes_of(workflow: &Workflow) -> usize {
 
 /// The workflow of a run.
 fn workflow(store: &SqliteStore, created: &CreatedRun) -> Result<Workflow, BundleError> {
-    Ok(Bundle::load(store, &created.bundle)?.plan()?.workflow().clone())
+    Ok(Bundle::load(store, created)?.plan()?.workflow().clone())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub trait Vars: Send + Sync {
 }
 
 /// Values in memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values {
     /// The goal of the run.
     pub goal: String,

@@ -218,9 +218,12 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
         let is_gate = node.kind == NodeKind::Human;
         let label = || node.attrs.get("label").filter(|_| node.kind.is_llm() || is_gate);
         let show = node.attrs.get("show").filter(|_| is_gate);
+        let constants = ["model", "acp.command", "manager.stop_condition", "label"];
+        let constants = constants.into_iter().filter_map(|name| node.attrs.get(name));
         [prompt.or_else(label), node.attrs.get("script"), show]
             .into_iter()
             .flatten()
+            .chain(constants)
             .chain(node.for_each())
             .chain(reason(node))
             .chain(inputs(node))
@@ -229,10 +232,11 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
     });
     let mut texts: Vec<Text<'_>> = Vec::new();
     let mut by_place: HashMap<TextPlace, usize> = HashMap::new();
-    let is_option = |edge: &&Edge| workflow.node(edge.from).kind == NodeKind::Human;
-    let options = workflow.edges().filter(is_option);
-    let options = options.filter_map(|edge| Some((edge.attrs.get("label")?, Some(edge.from))));
-    for (attr, node) in goal.into_iter().chain(of_nodes).chain(options) {
+    let of_edges = workflow.edges().flat_map(|edge| {
+        let attrs = ["label", "condition"].into_iter().filter_map(|name| edge.attrs.get(name));
+        attrs.map(|attr| (attr, Some(edge.from)))
+    });
+    for (attr, node) in goal.into_iter().chain(of_nodes).chain(of_edges) {
         let Some(compiled) = specs.compiled.template(attr) else { continue };
         if compiled.template.reads().is_empty() {
             continue;

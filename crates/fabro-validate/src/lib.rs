@@ -132,7 +132,7 @@ fn check_in(
             };
         }
     };
-    let specs = Specs::lower(&read.workflow);
+    let specs = Specs::lower(&read.workflow, None);
     let mut findings = Findings(specs.findings.clone());
     lints::run(&Checking::new(&read, &specs, sources, inputs, family), &mut findings);
     read.workflow.place(&mut findings.0);

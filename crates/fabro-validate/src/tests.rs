@@ -75,7 +75,11 @@ const BROKEN: &[(&str, &str)] = &[
         "label-condition",
         "digraph { start -> a; a [shape=hexagon]; a -> b [condition=Yes]; a -> exit; b -> exit }",
     ),
-    ("label-template", "digraph { start -> a -> exit [label=\"{{ goal }}\"]; a [prompt=x] }"),
+    ("label-template", "digraph { start -> a -> exit [label=\"{{ context.x }}\"]; a [prompt=x] }"),
+    (
+        "constant-template",
+        "digraph { start -> a -> exit; a [prompt=x, model=\"{{ context.x }}\"] }",
+    ),
     ("missing-attribute", "digraph { start -> a -> exit; a [shape=insulator] }"),
     ("missing-workflow", "digraph { start -> a -> exit; a [shape=house] }"),
     ("missing-prompt", "digraph { start -> a -> exit }"),

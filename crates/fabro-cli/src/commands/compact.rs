@@ -214,7 +214,7 @@ async fn apply(
 /// The settings the run was created with.
 fn settings(store: &SqliteStore, run: RunId, events: &[Event]) -> anyhow::Result<RunSettings> {
     let created = RunState::replay(run, events.get(..1).unwrap_or_default()).created;
-    let bundle = created.map(|created| Bundle::load(store, &created.bundle)).transpose()?;
+    let bundle = created.map(|created| Bundle::load(store, &created)).transpose()?;
     Ok(bundle.map(|bundle| bundle.settings).unwrap_or_default())
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use fabro_engine::read_all;
-use fabro_events::{Event, EventBody, ParentStage};
+use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as write_run};
 use fabro_inspect::{StageChange, artifacts, changes};
 use fabro_run::{Bundle, is_driven};
@@ -84,7 +84,7 @@ impl Family {
         writer: &mut dyn DumpWriter,
     ) -> anyhow::Result<()> {
         let Some(events) = self.logs.get(&run) else { return Ok(()) };
-        let bundle = created(events).map(|(bundle, _)| Bundle::load(store, bundle)).transpose()?;
+        let bundle = created(events).map(|created| Bundle::load(store, created)).transpose()?;
         let graph = bundle.map(|bundle| bundle.source).unwrap_or_default();
         let dumped = DumpRun {
             events,
@@ -106,7 +106,7 @@ impl Family {
         write_artifacts(events, &run_dir, prefix, writer)?;
         let mut taken = BTreeSet::new();
         for (child, events) in &self.logs {
-            let Some((_, Some(parent))) = created(events) else { continue };
+            let Some(parent) = created(events).and_then(|it| it.parent.as_ref()) else { continue };
             if parent.run_id != run {
                 continue;
             }
@@ -127,9 +127,9 @@ impl Family {
     }
 }
 
-fn created(events: &[Event]) -> Option<(&fabro_types::BlobRef, Option<&ParentStage>)> {
+fn created(events: &[Event]) -> Option<&CreatedRun> {
     events.iter().find_map(|event| match &event.entry.body {
-        EventBody::RunCreated(created) => Some((&created.bundle, created.parent.as_ref())),
+        EventBody::RunCreated(created) => Some(&**created),
         _ => None,
     })
 }

@@ -84,7 +84,7 @@ pub async fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
             _ => None,
         });
         let created = created.ok_or(fabro_run::RunError::NotCreated { run: id })?;
-        let workflow = Bundle::load(&store, &created.bundle)?.plan()?.workflow().clone();
+        let workflow = Bundle::load(&store, created)?.plan()?.workflow().clone();
         let mut report = fabro_inspect::inspect(&events, is_driven(&store, id).await?)?;
         report.until(now_ms());
         let marks = marks(&report.stages, &edges(&events));

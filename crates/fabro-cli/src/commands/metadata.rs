@@ -24,7 +24,7 @@ pub async fn keep(store: &SqliteStore, run: RunId) -> anyhow::Result<(String, Ve
     let Some(created) = &state.created else {
         return Err(error::usage(format!("run {run} was not created"), "name another run"));
     };
-    let bundle = Bundle::load(store, &created.bundle)?;
+    let bundle = Bundle::load(store, created)?;
     let repository = match &created.worktree {
         Some(worktree) => PathBuf::from(&worktree.repository),
         None => repository(Path::new(&created.work_dir)).await?,

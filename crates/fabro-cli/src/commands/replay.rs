@@ -47,7 +47,7 @@ pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     let Some(created) = RunState::replay(run, &first).created else {
         return Err(RunError::NotCreated { run }.into());
     };
-    let settings = Bundle::load(&store, &created.bundle)?.settings;
+    let settings = Bundle::load(&store, &created)?.settings;
     let run_dir = store.runs_dir().join(run.to_string());
     let mut what = Replay::new(Arc::new(store), run);
     what.redactor = ServiceBuilder::new(&settings).dry_run(created.dry_run).recorded_redactor();

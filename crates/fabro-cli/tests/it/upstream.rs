@@ -145,3 +145,48 @@ fn a_directory_without_a_project_is_refused() {
       help: name the directory of a project
     ");
 }
+
+#[test]
+fn conditions_and_labels_read_inputs() {
+    let workflow = r#"digraph W {
+        start -> t
+        t [shape=parallelogram, label="Try {{ inputs.cap }} times", script="echo x >> tries; test $(wc -l < tries) -ge 9"]
+        t -> t [condition="outcome=failed && internal.node_visit_count < {{ inputs.cap }}", label="again, of {{ inputs.cap }}", weight=2]
+        t -> exit [condition="outcome=failed"]
+        exit [status=succeeded]
+    }"#;
+    let project = Project::with(&[("w.fabro", workflow)]);
+    assert_eq!(project.exit(&["run", "w.fabro", "-I", "cap=3"]), 0);
+    assert_eq!(project.read("tries"), "x\nx\nx\n");
+    assert!(project.run(&["explain", "latest", "t@2"]).contains("internal.node_visit_count < 3"));
+    assert_snapshot!(project.run(&["run", "w.fabro"]), @r#"
+    exit 2
+    ── stderr
+    error[undefined-input]: the input `cap` is not given
+     --> w.fabro:3:47
+      |
+    3 |         t [shape=parallelogram, label="Try {{ inputs.cap }} times", script="echo x >> tries; test $(wc -l < tries) -ge 9"]
+      |                                               ^^^^^^^^^^
+      |
+      = help: set it under [run.inputs], or give it with -I cap=…
+
+    error[undefined-input]: the input `cap` is not given
+     --> w.fabro:4:77
+      |
+    4 | ...   t -> t [condition="outcome=failed && internal.node_visit_count < {{ inputs.cap }}", label="again, of {{ inputs.cap }}", weight=2]
+      |                                                                           ^^^^^^^^^^
+      |
+      = help: set it under [run.inputs], or give it with -I cap=…
+
+    error[undefined-input]: the input `cap` is not given
+     --> w.fabro:4:113
+      |
+    4 | ...   t -> t [condition="outcome=failed && internal.node_visit_count < {{ inputs.cap }}", label="again, of {{ inputs.cap }}", weight=2]
+      |                                                                                                               ^^^^^^^^^^
+      |
+      = help: set it under [run.inputs], or give it with -I cap=…
+
+    error: w.fabro is not valid
+      help: fix the errors shown above
+    "#);
+}

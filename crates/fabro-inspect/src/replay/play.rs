@@ -120,7 +120,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let Replay { store, run, workflow, run_dir, redactor } = replay;
     let events = read_all(&*store, run).await?;
     let created = created(run, &events)?;
-    let own = Bundle::load(&*store, &created.bundle)?;
+    let own = Bundle::load(&*store, &created)?;
     // Events before a fork or a rewind are not replayed.
     let is_cut = |event: &Event| matches!(event.entry.body, EventBody::CheckpointForked(_));
     let cut = events.iter().rposition(is_cut);
@@ -133,7 +133,8 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let mut plan = Arc::clone(&own_plan);
     let mut same = None;
     if let Some(other) = workflow {
-        let other = Bundle { settings: own.settings.clone(), ..other };
+        let other =
+            Bundle { settings: own.settings.clone(), constants: own.constants.clone(), ..other };
         plan = Arc::new(other.plan()?);
         same = Some(same_nodes(&own_plan, &plan));
         let new = new_run(&created, &own, &other)?;

@@ -239,6 +239,7 @@ fn bundle(source: &str) -> Bundle {
         source: source.into(),
         files: BTreeMap::new(),
         settings: RunSettings::default(),
+        constants: None,
     }
 }
 

@@ -160,7 +160,7 @@ pub(super) async fn again(
         let Path(run) = run?;
         let run = app.actions.find(&run).await?;
         let created = Arc::clone(&app.folds.view(run).await?.created);
-        let bundle = Bundle::load(&*app.actions.store, &created.bundle).map_err(RunError::from)?;
+        let bundle = Bundle::load(&*app.actions.store, &created).map_err(RunError::from)?;
         let name = name_in_project(&app, &bundle.file).ok_or_else(|| {
             let file = one_line(&bundle.file, LINE);
             Problem::not_found(

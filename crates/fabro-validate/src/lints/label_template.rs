@@ -4,7 +4,7 @@ use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// `{{ … }}` of ours in a label, which people see as it is written. The label of a model's node without a prompt
+/// `{{ context… }}` in a label, which people see as it is written. The label of a model's node without a prompt
 /// is its prompt, and is rendered; so are the labels of gates and of the edges out of them.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
@@ -30,12 +30,17 @@ fn check_label(checking: &Checking<'_>, attr: &Attr, findings: &mut Findings) {
         let inside = template[2..].trim_start();
         let is_name = |c: char| c.is_alphanumeric() || c == '_';
         let root = &inside[..inside.find(|c| !is_name(c)).unwrap_or(inside.len())];
-        if !["goal", "inputs", "context"].contains(&root) {
+        if root != "context" {
             continue;
         }
         let message = format!("templates in this label are not expanded: people see `{template}`");
         let span = checking.place(attr, Span::new(open, open + length));
-        findings.warning("label-template", span, message, "write a text without values");
+        findings.warning(
+            "label-template",
+            span,
+            message,
+            "read an input instead: {{ inputs.NAME }}",
+        );
     }
 }
 
@@ -45,10 +50,10 @@ mod tests {
 
     #[test]
     fn values_in_labels() {
-        insta::assert_snapshot!(reported("label-template", r#"start -> a -> ask; a [shape=parallelogram, script=x, label="Count {{ inputs.x }}"]; ask [shape=hexagon, label="Ship {{goal}}, risk {{ context['a b'] }}?"]; ask -> exit [label="[Y] {{ context.x | upper }}"]"#), @r"
-        1:79 warning: templates in this label are not expanded: people see `{{ inputs.x }}`
-          at: {{ inputs.x }}
-          fix: write a text without values
+        insta::assert_snapshot!(reported("label-template", r#"start -> a -> ask; a [shape=parallelogram, script=x, label="Count {{ context.x }}"]; ask [shape=hexagon, label="Ship {{goal}}, risk {{ context['a b'] }}?"]; ask -> exit [label="[Y] {{ context.x | upper }}"]"#), @r"
+        1:79 warning: templates in this label are not expanded: people see `{{ context.x }}`
+          at: {{ context.x }}
+          fix: read an input instead: {{ inputs.NAME }}
         ");
     }
 

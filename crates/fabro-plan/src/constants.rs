@@ -1,0 +1,24 @@
+//! What templates read in attributes that are rendered when a run is created: conditions, models,
+//! commands of ACP agents, labels.
+
+use std::sync::Arc;
+
+use fabro_template::{Mode, Template, Values};
+use serde_json::{Map, Value};
+
+/// What is known of a run when it is created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constants(Arc<Values>);
+
+impl Constants {
+    /// The rendered goal and the inputs.
+    pub fn new(goal: &str, inputs: &Map<String, Value>) -> Self {
+        let inputs = inputs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        Self(Arc::new(Values { goal: goal.to_owned(), inputs, ..Values::default() }))
+    }
+
+    pub(crate) fn render(&self, template: &Template) -> Result<String, String> {
+        let values = Arc::clone(&self.0);
+        template.render(values, Mode::Text).map_err(|error| error.to_string())
+    }
+}
