@@ -5,27 +5,12 @@ use std::sync::Arc;
 use fabro_types::{Diagnostic, excerpt};
 
 use crate::attrs::{Attr, Attrs};
+use crate::includes::with_includes;
 use crate::renamed::Renamed;
 use crate::schema;
+use crate::sources::Sources;
 use crate::value::Value;
 use crate::workflow::{Node, Workflow};
-
-/// The source of the texts of `@file`s. A path is passed as it is written; the implementation
-/// determines what it is relative to, and what `~` means.
-pub trait Sources {
-    /// The text of a file, or why it cannot be read (a fragment: `no such file`).
-    fn read(&self, path: &str) -> Result<String, String>;
-}
-
-/// Files that exist in memory only, by path.
-#[derive(Clone, Debug, Default)]
-pub struct MemorySources(pub BTreeMap<String, String>);
-
-impl Sources for MemorySources {
-    fn read(&self, path: &str) -> Result<String, String> {
-        self.0.get(path).cloned().ok_or_else(|| "no such file".to_owned())
-    }
-}
 
 /// Replaces every `@path` of `goal`, `prompt`, `script`, `output_schema` and `stack.child_workflow` by
 /// the text of that file, and `@@` by `@`; [`Attr::file`] keeps the path. Each file is read once. A
@@ -77,32 +62,6 @@ fn rename(attrs: &mut Attrs, renamed: &Renamed) {
     }
 }
 
-/// A path as seen from where `folder` is, which ends with a slash or is empty. `.` and `..` are resolved
-/// as far as the text of the path allows, so that one file has one path.
-pub fn join_path(folder: &str, path: &str) -> String {
-    let is_absolute = path.starts_with(['/', '\\', '~']) || path.get(1..2) == Some(":");
-    if is_absolute { path.to_owned() } else { tidy(&format!("{folder}{path}")) }
-}
-
-/// Without `.` and without `x/..`.
-fn tidy(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for (at, part) in path.split('/').enumerate() {
-        match part {
-            "." => {}
-            "" if at > 0 => {}
-            ".." => match parts.last() {
-                None | Some(&("" | ".." | "~")) => parts.push(part),
-                Some(_) => {
-                    parts.pop();
-                }
-            },
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
 struct Reader<'a> {
     sources: &'a dyn Sources,
     /// The attributes that may name a file.
@@ -118,6 +77,26 @@ impl Reader<'_> {
                 && let Some(resolved) = self.resolved(attr)
             {
                 attrs.set(resolved);
+            }
+        }
+        if let Some(attr) = attrs.get("prompt")
+            && let Some(expanded) = self.with_includes(attr)
+        {
+            attrs.set(expanded);
+        }
+    }
+
+    /// A prompt with the files that it includes; `None` when nothing changes.
+    fn with_includes(&mut self, attr: &Attr) -> Option<Attr> {
+        let path = attr.file.as_deref().unwrap_or_default();
+        match with_includes(attr.value.text()?, path, self.sources) {
+            Ok(text) => Some(Attr { value: Value::String(text?.into()), ..attr.clone() }),
+            Err(reason) => {
+                let message = format!("`{}` includes a file: {reason}", attr.written);
+                let fix = "correct the path, which is relative to the file that includes it, and stays in the workflow's folder";
+                let finding = Diagnostic::error("missing-file", attr.span, message);
+                self.findings.push(finding.with_fix(fix));
+                None
             }
         }
     }

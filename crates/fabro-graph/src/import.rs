@@ -9,9 +9,9 @@ use fabro_types::{Diagnostic, LineIndex, NodeKind, Span, excerpt};
 use petgraph::graph::DiGraph;
 
 use crate::attrs::{Attr, Attrs, Origin};
-use crate::files::{Sources, join_path};
 use crate::renamed::Renamed;
 use crate::schema::{self, Place};
+use crate::sources::{Sources, join_path};
 use crate::value::Value;
 use crate::workflow::{Adjacency, Cluster, Edge, ImportedFile, Node, NodeIx, Workflow};
 

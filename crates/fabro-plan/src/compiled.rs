@@ -24,6 +24,14 @@ pub(crate) const SCRIPT_VALUE: &str = "script-value";
 /// The rule for templates that read what is not known when a run is created.
 pub(crate) const CONSTANT: &str = "constant-template";
 
+/// Whether the text of an attribute is a whole template of Jinja: that of a file `.j2`, and a prompt with
+/// blocks such as `{% if … %}`.
+pub fn is_jinja(attr: &Attr, text: &str) -> bool {
+    let is_file = |file: &str| Path::new(file).extension().is_some_and(|end| end == "j2");
+    attr.file.as_deref().is_some_and(is_file)
+        || &*attr.name == "prompt" && Template::has_blocks(text)
+}
+
 /// The text of an attribute by its place: one where nodes and edges share it, and another for each import
 /// of a file in which it names keys of stages.
 #[derive(Clone, Debug)]
@@ -186,8 +194,7 @@ impl Compiler<'_> {
             return known.clone();
         }
         let text = attr.value.shared_text()?;
-        let is_jinja = |file: &str| Path::new(file).extension().is_some_and(|end| end == "j2");
-        let parsed = if attr.file.as_deref().is_some_and(is_jinja) {
+        let parsed = if is_jinja(attr, &text) {
             Template::parse_jinja(&text)
         } else {
             Template::parse(&text)

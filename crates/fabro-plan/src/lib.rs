@@ -54,7 +54,7 @@ use fabro_types::{Fidelity, NodeKind, OnFailure, OnUnavailable, Severity, label_
 
 pub use attribute_text::{AttributeText, attribute_error};
 use compiled::{CONSTANT, SCRIPT_VALUE};
-pub use compiled::{Compiled, TextPlace};
+pub use compiled::{Compiled, TextPlace, is_jinja};
 pub use constants::Constants;
 pub use element::{branch_nodes, reads_element};
 pub use fabro_events::{GateOption, QuestionType, default_option, gate_options};

@@ -37,8 +37,8 @@
 //!
 //! One value in a script has at most 128 KiB, a rendered text 32 MiB, one tag 400 parts; an expression
 //! runs at most two million steps of the engine. A filter makes at most 32 MiB of text or a million
-//! elements, and what stands before `~` or `+` has at most 8 MiB. Template files cannot include others,
-//! and cannot become shell scripts.
+//! elements, and what stands before `~` or `+` has at most 8 MiB. Template files cannot include others here
+//! (`fabro-graph` puts the text of an included file in its place), and cannot become shell scripts.
 
 mod bounds;
 mod code_variables;
@@ -89,6 +89,12 @@ pub enum Mode {
     /// An environment variable of a script: values as they are; no value over 128 KiB.
     Variable,
 }
+
+/// The words that begin a block of Jinja.
+const BLOCKS: [&str; 13] = [
+    "if", "for", "set", "macro", "raw", "block", "include", "import", "from", "extends", "filter",
+    "with", "call",
+];
 
 /// A template, ready to be rendered any number of times.
 #[derive(Clone)]
@@ -144,6 +150,20 @@ impl Template {
     /// another file.
     pub fn parse_jinja(text: &str) -> Result<Self, SyntaxError> {
         parse::jinja(text)
+    }
+
+    /// Whether a text has a block of Jinja, such as `{% if … %}`.
+    ///
+    /// ```
+    /// assert!(fabro_template::Template::has_blocks("{%- if goal %}"));
+    /// assert!(!fabro_template::Template::has_blocks("100 {% of it, {{ goal }}"));
+    /// ```
+    pub fn has_blocks(text: &str) -> bool {
+        text.split("{%").skip(1).any(|rest| {
+            let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest).trim_start();
+            let word = rest.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
+            BLOCKS.contains(&word)
+        })
     }
 
     /// The text with its values.

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use fabro_graph::{Attr, Node, NodeKind, Span, schema};
-use fabro_plan::TextPlace;
+use fabro_plan::{TextPlace, is_jinja};
 
 use crate::attrs::text;
 use crate::checking::Checking;
@@ -30,11 +30,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut seen = HashSet::new();
     for (attr, scope) in of_nodes.chain(goal) {
         let Some(text) = attr.value.text().filter(|text| text.contains("{{")) else { continue };
-        let is_jinja = attr
-            .file
-            .as_deref()
-            .is_some_and(|file| file.rsplit_once('.').is_some_and(|(_, ending)| ending == "j2"));
-        if !is_jinja && seen.insert(TextPlace::of(attr)) {
+        if !is_jinja(attr, text) && seen.insert(TextPlace::of(attr)) {
             check_text(checking, attr, scope, text, findings);
         }
     }
@@ -72,9 +68,13 @@ fn check_text(
         let span = Span::new(start, start + name.len());
         let own = own_name(scope, name);
         let name = own.as_deref().unwrap_or(name);
-        let Some(meant) = meant(checking, scope, name) else { continue };
+        let fix = if let Some(variable) = name.strip_prefix("secrets.") {
+            format!("templates have no secrets: a script reads `${variable}` from its environment")
+        } else {
+            let Some(meant) = meant(checking, scope, name) else { continue };
+            format!("did you mean `{meant}`?")
+        };
         let message = format!("`{{{{ {name} }}}}` is no template: it stays as it is");
-        let fix = format!("did you mean `{meant}`?");
         findings.warning("template-root", checking.place(attr, span), message, fix);
     }
 }
@@ -94,7 +94,7 @@ fn meant(checking: &Checking<'_>, scope: &str, name: &str) -> Option<String> {
         None => (name, None),
     };
     match (root, path) {
-        ("input", Some(path)) => Some(format!("inputs.{path}")),
+        ("input" | "vars", Some(path)) => Some(format!("inputs.{path}")),
         ("ctx", Some(path)) => Some(format!("context.{path}")),
         ("response" | "output" | "child", Some(path)) => of_node(checking, scope, root, path),
         ("human", Some(path)) => Some(if path.starts_with("gate.") {
@@ -215,6 +215,15 @@ mod tests {
           at: command.output
           fix: did you mean `context.command.output`?
         ");
+        insta::assert_snapshot!(reported("template-root", r#"start -> a -> exit; a [prompt="{{ vars.region }} {{ secrets.TOKEN }}"]"#), @r"
+        1:47 warning: `{{ vars.region }}` is no template: it stays as it is
+          at: vars.region
+          fix: did you mean `inputs.region`?
+        1:65 warning: `{{ secrets.TOKEN }}` is no template: it stays as it is
+          at: secrets.TOKEN
+          fix: templates have no secrets: a script reads `$TOKEN` from its environment
+        ");
+        insta::assert_snapshot!(reported("template-root", r#"start -> a -> exit; a [prompt="{% if goal %}{{ inputs.x }}{{ input.repo }}{% endif %}"]"#), @"nothing");
         insta::assert_snapshot!(reported_with("template-root", r#"start -> a -> exit; a [prompt="In {{ repo }}"]"#, &[], Some(json!({"repo": "x"}))), @r"
         1:50 warning: `{{ repo }}` is no template: it stays as it is
           at: repo
