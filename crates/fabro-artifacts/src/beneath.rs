@@ -12,8 +12,11 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens a file for reading, whose path is relative to the root.
-pub(crate) fn open_file(root: &Path, path: &Path) -> io::Result<File> {
+/// Opens a file for reading, whose path is relative to the root, without following a link on the way.
+///
+/// # Errors
+/// It cannot be opened, or is reached through a link.
+pub fn open_file(root: &Path, path: &Path) -> io::Result<File> {
     let mut dir = open(root, DIRECTORY, Mode::empty())?;
     #[cfg(target_os = "linux")]
     {

@@ -45,6 +45,7 @@ mod sums;
 mod tree;
 mod watcher;
 
+pub use beneath::open_file;
 pub use changes::Changes;
 pub use keep::{Collection, Destination, Kept, LeftOut};
 pub use limits::Limits;

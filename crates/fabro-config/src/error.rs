@@ -80,6 +80,17 @@ pub enum ConfigError {
     /// Other users can write the file.
     #[error("other users can write {}, and could use it to run commands as you: run `chmod go-w` on it", .0.display())]
     Writable(PathBuf),
+    /// The user's settings file has an unprotected name in the project.
+    #[error(
+        "your settings {} are in {}, where agents may write them: set XDG_CONFIG_HOME to a directory outside of it",
+        file.display(), root.display()
+    )]
+    UserFile {
+        /// The settings file; it may not exist.
+        file: PathBuf,
+        /// The project, or the working directory.
+        root: PathBuf,
+    },
     /// The file is reached by a link to a file that agents and sandboxed scripts may write.
     #[error(
         "{} is a link to {}, which agents may write: replace the link by the file",

@@ -21,7 +21,9 @@ pub(crate) fn check_found_store(store: &Path) -> Result<(), ConfigError> {
     let own_dir = store.parent().unwrap_or(store);
     let holder = own_dir.parent().and_then(|dir| fs::metadata(dir).ok());
     let of_holder = |it: &Metadata| {
-        geteuid().is_root() && holder.as_ref().is_some_and(|holder| holder.uid() == it.uid())
+        let is_of_holder = holder.as_ref().is_some_and(|holder| holder.uid() == it.uid());
+        // A link could lead to files of root.
+        geteuid().is_root() && is_of_holder && !it.is_symlink()
     };
     for dir in [own_dir, store] {
         let looked = [fs::symlink_metadata(dir), fs::metadata(dir)];

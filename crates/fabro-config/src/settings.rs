@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fabro_types::control_files::{FABRO_DIR, SETTINGS_FILES};
-use fabro_types::{Diagnostic, ModelInfo, OnFailure, OnUnavailable};
+use fabro_types::{ControlFile, Diagnostic, ModelInfo, OnFailure, OnUnavailable};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
@@ -256,6 +256,7 @@ fn settings_as(
     unsupported: Unsupported,
 ) -> Result<(Settings, Vec<Findings>), ConfigError> {
     refuse_nested_project(cwd)?;
+    refuse_writable_user_file(user_file, project_root(cwd))?;
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     for (path, kind) in settings_files(cwd, user_file) {
@@ -277,6 +278,20 @@ fn settings_as(
         }
     }
     Ok((settings, warnings))
+}
+
+/// Refuses to work where agents could write the user's settings: `XDG_CONFIG_HOME` may put them under
+/// any name in the project. Whether the file exists does not matter.
+fn refuse_writable_user_file(user_file: Option<&Path>, root: &Path) -> Result<(), ConfigError> {
+    let Some(file) = user_file else { return Ok(()) };
+    let is_writable = file.strip_prefix(root).is_ok_and(|inside| {
+        let names: Vec<_> = inside.iter().map(|name| name.to_string_lossy()).collect();
+        ControlFile::of(names.iter().map(|name| &**name)) != Some(ControlFile::Found)
+    });
+    if is_writable {
+        return Err(ConfigError::UserFile { file: file.to_owned(), root: root.to_owned() });
+    }
+    Ok(())
 }
 
 /// Refuses a nested project without settings (a `.git` or a store) that hides the settings of the
@@ -335,7 +350,8 @@ mod tests {
         fs::create_dir_all(&cwd).unwrap();
         fs::create_dir(dir.path().join(".fabro")).unwrap();
         let project = dir.path().join(".fabro/config.toml");
-        let user = dir.path().join("user.toml");
+        let home = tempfile::tempdir().unwrap();
+        let user = home.path().join("user.toml");
         fs::write(&project, "_version = 1\n[run.model]\nscript = 'p.json'\nmodel = 'x'\n").unwrap();
         fs::write(&user, "_version = 1\n[run.model]\nname = 'm'\nscript = '~/u.json'\n").unwrap();
         let (both, warnings) = settings(&cwd, Some(&user), Some(Path::new("/home/x"))).unwrap();
@@ -348,6 +364,20 @@ mod tests {
         assert_eq!(only.model.script.as_deref(), Some(Path::new("/home/x/u.json")));
         let (none, _) = settings(&cwd, None, None).unwrap();
         assert_eq!(none, Settings::default());
+    }
+
+    #[test]
+    fn user_settings_that_agents_may_write_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |file: &str, expect: bool| {
+            let user = dir.path().join(file);
+            let refused = settings(dir.path(), Some(&user), None);
+            let is_refused = matches!(refused, Err(ConfigError::UserFile { .. }));
+            assert_eq!(is_refused, expect, "{file}");
+        };
+        check(".xdg/fabro/config.toml", true);
+        check(".config/fabro/config.toml", false);
+        check("/elsewhere/fabro/config.toml", false);
     }
 
     #[test]
@@ -415,11 +445,12 @@ mod tests {
     #[test]
     fn a_broken_file_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let user = dir.path().join("config.toml");
+        let user = dir.path().join(".config/fabro/config.toml");
+        fs::create_dir_all(user.parent().unwrap()).unwrap();
         fs::write(&user, "_version = 2").unwrap();
         let error = settings(dir.path(), Some(&user), None).unwrap_err().to_string();
         let error = error.replace(&dir.path().display().to_string(), "DIR");
-        insta::assert_snapshot!(error, @"DIR/config.toml:1:12: `_version` is 2, and this fabro reads version 1 (use a newer fabro for this file)");
+        insta::assert_snapshot!(error, @"DIR/.config/fabro/config.toml:1:12: `_version` is 2, and this fabro reads version 1 (use a newer fabro for this file)");
     }
 
     #[test]

@@ -390,7 +390,7 @@ fn the_nearer_file_wins_by_name() {
         fs::write(path, format!("_version = 1\n{text}")).unwrap();
     };
     write(
-        "user.toml",
+        ".config/fabro/config.toml",
         "[providers.a]\nkind = 'openai'\n[providers.b]\nkind = 'openai'\nbase_url = 'http://far'\n\
          [run.agent]\nmax_turns = 5\nweb_allow = ['far']\nskills = ['~/s']\n\
          [run.agent.mcp.far]\ncommand = 'x'\n[[run.agent.tools]]\nname = 't'\ndescription = 'far'\nurl = 'http://far'\n",
@@ -407,7 +407,7 @@ fn the_nearer_file_wins_by_name() {
         "[run.agent]\nweb_allow = []\ncompaction.preset = 'strict'\n[models.m]\ncontext_window = 2\n",
     );
     let home = Some(Path::new("/home/ann"));
-    let user = dir.path().join("user.toml");
+    let user = dir.path().join(".config/fabro/config.toml");
     let (settings, _) = settings(dir.path(), Some(&user), home).unwrap();
     let run = load(&dir.path().join("run.toml")).unwrap();
     let settings = run.settings(settings, home).unwrap();

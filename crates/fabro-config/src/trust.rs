@@ -14,8 +14,8 @@ use crate::file::read_checked;
 use crate::owner::{is_own, others_may_write};
 use crate::store_dir::{outermost_root, project_root};
 
-/// Refuses a control file that another user owns or can write to, or that is reached through
-/// another user's symbolic link: a user who can change settings, a workflow or instructions can run
+/// Refuses a control file that another user owns, can write to, or can replace in a directory of the
+/// project, or that is reached through another user's symbolic link: a user who can change settings, a workflow or instructions can run
 /// commands as the user who starts a run. As in git, root trusts the user who called `sudo`. Group
 /// write permission is accepted for a private group: its id is the id of the user, and it has no
 /// other members.
@@ -35,8 +35,19 @@ pub fn check_owner(path: &Path, root: &Path) -> Result<(), ConfigError> {
     for found in [fs::symlink_metadata(path), fs::metadata(path)].iter().flatten() {
         check_metadata(path, found)?;
     }
+    let dirs = path.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
+    for dir in dirs.filter(|dir| !dir.as_os_str().is_empty()) {
+        // In a sticky directory, such as `/tmp`, users rename only files of their own.
+        let found = fs::metadata(dir).ok().filter(|found| found.mode() & STICKY == 0);
+        if found.is_some_and(|found| others_may_write(dir, &found)) {
+            return Err(ConfigError::Writable(dir.to_owned()));
+        }
+    }
     check_link(path, root)
 }
+
+/// The mode of a directory in which users remove and rename only their own files.
+const STICKY: u32 = 0o1000;
 
 fn check_metadata(path: &Path, found: &Metadata) -> Result<(), ConfigError> {
     if !is_own(found) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabro_engine::{Stage, StageEnd, keys, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
-use fabro_sandbox::artifacts::{SUMS, write_sums};
+use fabro_sandbox::artifacts::{SUMS, open_file, write_sums};
 use fabro_sandbox::is_exhausted;
 use fabro_types::{Outcome, Status};
 use serde::Serialize;
@@ -256,7 +256,7 @@ impl EventSink for StatusFiles {
 /// The `status.json` in the working directory, in which an agent may put its directives.
 #[derive(Clone)]
 pub(crate) struct AgentStatus {
-    path: PathBuf,
+    work_dir: PathBuf,
     /// What was there before the agent began.
     before: Option<Stamp>,
     /// When the agent began, where that was in an earlier driver.
@@ -272,9 +272,9 @@ impl AgentStatus {
     /// As it is now, before the agent begins; or before it resumes, having begun at `since_ms`
     /// (milliseconds since 1970).
     pub(crate) fn before(work_dir: &Path, since_ms: Option<i64>) -> Self {
-        let path = work_dir.join(Self::NAME);
         let time = |ms: i64| UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-        Self { before: stamp(&path), path, since: since_ms.map(time) }
+        let before = stamp(&work_dir.join(Self::NAME));
+        Self { work_dir: work_dir.to_owned(), before, since: since_ms.map(time) }
     }
 
     /// Its text, when the agent has written it. Times of files lag a few milliseconds behind the
@@ -285,14 +285,14 @@ impl AgentStatus {
     /// # Errors
     /// It is too large, or cannot be read.
     pub(crate) fn text(&self, limit: u64) -> Result<Option<String>, AgentFileError> {
-        let Some(now) = stamp(&self.path) else { return Ok(None) };
+        let Some(now) = stamp(&self.work_dir.join(Self::NAME)) else { return Ok(None) };
         let is_fresh = Some(now) != self.before || self.since.is_some_and(|since| now.0 >= since);
-        if is_fresh { text_of_file(&self.path, limit) } else { Ok(None) }
+        if is_fresh { text_of_file(&self.work_dir, Path::new(Self::NAME), limit) } else { Ok(None) }
     }
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
-    let about = fs::metadata(path).ok()?;
+    let about = fs::symlink_metadata(path).ok()?;
     Some((about.modified().ok()?, about.len(), about.ino()))
 }
 
@@ -307,12 +307,18 @@ pub(crate) enum AgentFileError {
     Unreadable(#[from] io::Error),
 }
 
-/// Reads a regular file as UTF-8, UTF-16 or UTF-32, replacing invalid bytes; `None` if it does not exist.
-pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, AgentFileError> {
-    let about = match fs::metadata(path) {
+/// Reads a regular file below `root` as UTF-8, UTF-16 or UTF-32, replacing invalid bytes; `None` if it does
+/// not exist. Links are not followed: an agent in a sandbox could link to a file that it does not see.
+pub(crate) fn text_of_file(
+    root: &Path,
+    path: &Path,
+    limit: u64,
+) -> Result<Option<String>, AgentFileError> {
+    let file = match open_file(root, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        about => about?,
+        file => file?,
     };
+    let about = file.metadata()?;
     if !about.is_file() {
         return Ok(None);
     }
@@ -320,7 +326,9 @@ pub(crate) fn text_of_file(path: &Path, limit: u64) -> Result<Option<String>, Ag
     if bytes > limit {
         return Err(AgentFileError::TooLarge { bytes, limit });
     }
-    Ok(Some(decoded(&fs::read(path)?)))
+    let mut text = Vec::new();
+    file.take(limit).read_to_end(&mut text)?;
+    Ok(Some(decoded(&text)))
 }
 
 /// Decodes bytes and removes the byte order mark. UTF-16, as written by Windows shells, and UTF-32 are detected by

@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
-use fabro_engine::git_branches;
+use fabro_engine::{git_branches, last_state_event};
 use fabro_events::EventBody;
 use fabro_sandbox::git::{GitError, LinkedWorktrees, Repository};
+use fabro_sandbox::record_processes;
 use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 
 use crate::error::RunError;
+use crate::family::end_leftover_processes;
 use crate::lease::with_lease;
-use crate::sandbox::remove_run_sandbox;
+use crate::run_id::RUN_ID_VARIABLE;
+use crate::sandbox::{remove_run_sandbox, rename_left};
 use crate::worktree::{WORKTREE, no_worktree};
 
 /// Removes a run with all its data, its sub-workflows, and its sandbox. The repository of its git worktrees forgets
@@ -26,6 +29,7 @@ pub async fn remove_run(store: &SqliteStore, run: RunId) -> Result<Vec<String>, 
         return Err(RunError::SubWorkflow { run, root });
     }
     let mut left = Vec::new();
+    end_scripts(store, run, &mut left).await?;
     let worktrees = worktrees(store, run).await;
     match remove_run_sandbox(store, run).await {
         Ok(()) => {}
@@ -44,6 +48,39 @@ pub async fn remove_run(store: &SqliteStore, run: RunId) -> Result<Vec<String>, 
         left.push(format!("not all of run {run} could be removed from its repository: {error}"));
     }
     Ok(left)
+}
+
+/// Ends what a killed driver has left running, and renames the control files that its scripts have
+/// created: after the run is gone, nothing finds them.
+async fn end_scripts(
+    store: &SqliteStore,
+    run: RunId,
+    left: &mut Vec<String>,
+) -> Result<(), RunError> {
+    // A damaged log can be removed too.
+    let last = last_state_event(store, run).await.unwrap_or_default();
+    let body = last.map(|last| last.entry.body);
+    if let Some(
+        EventBody::RunCompleted { .. }
+        | EventBody::RunFailed { .. }
+        | EventBody::RunCanceled { .. },
+    ) = body
+    {
+        return Ok(());
+    }
+    let runs_dir = store.runs_dir();
+    record_processes(RUN_ID_VARIABLE, &runs_dir);
+    let run_dir = runs_dir.join(run.to_string());
+    let ended = with_lease(store, run, async |_| {
+        end_leftover_processes(store, run).await?;
+        Ok(rename_left(&run_dir).await?)
+    });
+    match ended.await {
+        Ok(renamed) => left.extend(renamed.lines().map(str::to_owned)),
+        Err(error @ RunError::Store(StoreError::Driven { .. })) => return Err(error),
+        Err(error) => left.push(error.to_string()),
+    }
+    Ok(())
 }
 
 /// What its repository knows of the git worktrees of a run; `None` where it has none.

@@ -262,11 +262,14 @@ fn refused(settings: &SandboxSettings, error: &SandboxError) -> SetupError {
 }
 
 /// The record of runs: their directories, the store that these are in, and the stores of the projects that contain the
-/// working directory, which a run that is recorded elsewhere does not see either.
+/// working directory, which a run that is recorded elsewhere does not see either. The user's settings are beside
+/// logins, and may be outside of the home directory.
 fn hidden(run_dir: &Path, work_dir: &Path) -> Vec<PathBuf> {
     let own = run_dir.parent().map(|runs| store_of(runs).to_owned());
     let of_projects = work_dir.ancestors().map(|dir| dir.join(".fabro/state"));
-    own.into_iter().chain(of_projects.filter(|state| state.is_dir())).collect()
+    let settings = variable("XDG_CONFIG_HOME").map(|dir| Path::new(&dir).join("fabro"));
+    let settings = settings.filter(|dir| dir.is_absolute() && dir.is_dir());
+    own.into_iter().chain(of_projects.filter(|state| state.is_dir())).chain(settings).collect()
 }
 
 /// The store that a directory of runs is in, or the directory itself if they are recorded elsewhere.

@@ -168,7 +168,7 @@ async fn models() -> Vec<Check> {
     let is_scripted = settings.model.script.is_some()
         && (providers.is_empty() || settings.model.script_when == Some(ScriptUse::Always));
     if !is_scripted && !providers.is_empty() {
-        let (status, detail) = usual_model(&providers, &settings).await;
+        let (status, detail) = usual_model(&providers, &settings);
         checks.push(check("model", status, detail));
         return checks;
     }
@@ -189,12 +189,12 @@ async fn models() -> Vec<Check> {
     checks
 }
 
-/// The model of stages that name none. A server is asked for its list when the settings name none either.
-async fn usual_model(providers: &[ProviderSettings], settings: &Settings) -> (CheckStatus, String) {
+/// The model of stages that name none. No server is asked for its list.
+fn usual_model(providers: &[ProviderSettings], settings: &Settings) -> (CheckStatus, String) {
     if let Some(name) = &settings.model.name {
         return (CheckStatus::Ok, name.clone());
     }
-    match fabro_run::usual_model(providers, settings).await {
+    match fabro_run::usual_model(providers, settings) {
         Ok(model) => (CheckStatus::Ok, format!("{model}; `fabro model test` tests it")),
         Err(error) => (CheckStatus::Failed, format!("{error}: {}", error.fix)),
     }

@@ -99,8 +99,10 @@ fn shell(project: &Project, path: OsString) -> Command {
 /// The same for two runs, lines without whitespace at their ends.
 fn normalized(text: &str) -> Vec<String> {
     let mut text = text.to_owned();
-    let sizes_and_columns = [(r"\b\d+(\.\d+)? [kMG]?B\b", "[SIZE]"), (r"(\S) +", "$1 ")];
-    for (pattern, replacement) in FILTERS.into_iter().chain(sizes_and_columns) {
+    // Python's unittest prints seconds with three decimals.
+    let others =
+        [(r"\b\d+(\.\d+)? [kMG]?B\b", "[SIZE]"), (r"(\S) +", "$1 "), (r"\b\d+\.\d{3}s\b", "[T]")];
+    for (pattern, replacement) in FILTERS.into_iter().chain(others) {
         text = Regex::new(pattern).unwrap().replace_all(&text, replacement).into_owned();
     }
     text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()

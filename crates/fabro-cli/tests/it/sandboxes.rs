@@ -185,14 +185,14 @@ fn an_external_agent_needs_the_network() {
     "#);
 }
 
-#[test]
-fn a_killed_run_is_resumed_and_leaves_no_process() {
+/// A run that is killed while its script runs: the first time, the script plants `fabro.toml` and leaves a process.
+fn killed_run() -> Option<(Confined, String)> {
     let seconds = format!("600.{}", std::process::id());
     let workflow = format!(
         r#"digraph W {{ start -> a -> exit
-        a [shape=parallelogram, script="cat /tmp/kept; echo 1 > /tmp/kept; test -e up && exit 0; setsid sleep {seconds} & touch up; sleep {seconds}"] }}"#
+        a [shape=parallelogram, script="cat /tmp/kept; echo 1 > /tmp/kept; test -e up && exit 0; echo > fabro.toml; setsid sleep {seconds} & touch up; sleep {seconds}"] }}"#
     );
-    let Some(confined) = Confined::new(&[("w.fabro", &workflow)]) else { return };
+    let confined = Confined::new(&[("w.fabro", &workflow)])?;
     let mut run = confined.command(&["run", "w.fabro", "--sandbox", "bwrap", "-q"]);
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -202,6 +202,24 @@ fn a_killed_run_is_resumed_and_leaves_no_process() {
     }
     run.kill().unwrap();
     run.wait().unwrap();
+    Some((confined, seconds))
+}
+
+#[test]
+fn a_killed_run_is_removed_with_what_its_scripts_left() {
+    let Some((confined, seconds)) = killed_run() else { return };
+    let removed = confined.run(&["rm", "latest"]);
+    assert!(
+        removed.starts_with("exit 0") && removed.contains("renamed to fabro.toml.from-sandbox"),
+        "{removed}"
+    );
+    assert_eq!(running(&seconds), 0);
+    assert!(!confined.project.path().join("fabro.toml").exists());
+}
+
+#[test]
+fn a_killed_run_is_resumed_and_leaves_no_process() {
+    let Some((confined, seconds)) = killed_run() else { return };
     assert!(confined.run(&["resume", "latest", "-q"]).starts_with("exit 0"));
     assert_eq!(running(&seconds), 0);
     assert_eq!(confined.run(&["logs", "latest", "a"]).lines().last(), Some("1"));

@@ -1,4 +1,4 @@
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{chown, lchown, symlink};
 
 use super::*;
 
@@ -34,4 +34,9 @@ fn a_store_of_another_user_is_refused() {
     // The user's own directory, which root works in.
     chown(dir.path(), Some(12345), None).unwrap();
     check_found_store(&store).unwrap();
+    // Their link may lead to a directory of root.
+    fs::remove_dir(&store).unwrap();
+    symlink("/", &store).unwrap();
+    lchown(&store, Some(12345), None).unwrap();
+    assert!(matches!(check_found_store(&store), Err(ConfigError::Store { owner: 12345, .. })));
 }

@@ -25,7 +25,8 @@ const GLOB_CHARS: &[char] = &['*', '?', '\n', '\r', '\0'];
 /// deletes and moves are checked for them.
 const SHELL_CHARS: &[char] = &['*', '?', '\n', '\r', '\0', '[', '{', '$', '`', '\\'];
 
-/// The key of a tool's input for the working directory, which the call does not change.
+/// The key of a tool's input for the working directory, to which the other paths may be relative. The
+/// call does not change it.
 const WORK_DIR_KEY: &str = "cwd";
 
 /// What an agent has announced about a call before it asks for permission. Everything announced
@@ -38,6 +39,8 @@ pub(super) struct AnnouncedCall {
     paths: BTreeSet<PathBuf>,
     /// Other texts of its input and content, each of which may be a path.
     texts: BTreeSet<String>,
+    /// Working directories that its input names.
+    work_dirs: BTreeSet<PathBuf>,
 }
 
 impl AnnouncedCall {
@@ -79,7 +82,13 @@ impl AnnouncedCall {
             Value::String(text) => self.add_text(text),
             Value::Array(values) => values.iter().for_each(|value| self.add_texts(value)),
             Value::Object(fields) => {
-                for (key, value) in fields.iter().filter(|(key, _)| *key != WORK_DIR_KEY) {
+                for (key, value) in fields {
+                    if key == WORK_DIR_KEY
+                        && let Some(dir) = value.as_str()
+                    {
+                        self.work_dirs.insert(plain(dir).into_owned().into());
+                        continue;
+                    }
                     self.add_text(key);
                     self.add_texts(value);
                 }
@@ -118,6 +127,7 @@ impl AnnouncedCall {
                 && self.paths.iter().all(|path| files::may_write(files, path))
                 && self.paths.iter().all(|path| is_literal(files, path, GLOB_CHARS))
                 && self.texts.iter().all(|text| may_be_named(files, text))
+                && self.elsewhere(files).all(|path| may_be_named(files, &path))
                 && (!is_removed || self.may_remove(files))
         };
         match kind {
@@ -127,11 +137,24 @@ impl AnnouncedCall {
                     |path| files::is_inside(files, path) && is_literal(files, path, &[]);
                 self.paths.iter().all(|path| is_inside(path))
                     && self.texts.iter().all(|text| may_be_read(files, text))
+                    && self.elsewhere(files).all(|path| may_be_read(files, &path))
             }
             ToolKind::Edit => may_change(false),
             ToolKind::Delete | ToolKind::Move => may_change(true),
             _ => false,
         }
+    }
+
+    /// Other working directories than that of the agent, and what the texts of the call mean there.
+    fn elsewhere(&self, files: &LocalFiles) -> impl Iterator<Item = String> {
+        let others = self.work_dirs.iter().filter(|dir| *dir != files.root());
+        others.flat_map(|dir| {
+            let dir = dir.strip_prefix(files.root()).unwrap_or(dir);
+            let paths = self.paths.iter().map(|path| dir.join(path));
+            let texts = self.texts.iter().map(|text| dir.join(text));
+            let all = std::iter::once(dir.to_owned()).chain(paths).chain(texts);
+            all.map(|path| path.to_string_lossy().into_owned())
+        })
     }
 
     /// Whether every path in the call may be deleted, or moved to any other path in the call.
@@ -296,6 +319,7 @@ mod tests {
             json!({ "from": ground.at("ok.txt"), "to": ground.at("docs/new.txt") }),
             json!({ "edits": [{ "path": "docs/guide.md", "new_string": "See AGENTS.md.\n\nx/.git/y" }] }),
             json!({ "changes": { ground.at("ok.txt"): { "text": "/api/AGENTS.md" } }, "cwd": ground.at("") }),
+            json!({ "cwd": ground.at("docs"), "path": "guide.md" }),
             json!({ "text": "x".repeat(400), "long": "y".repeat(LONGEST_PATH + 1) }),
         ] {
             assert!(ground.input("edit", &value) && ground.input("move", &value), "{value}");
@@ -306,6 +330,11 @@ mod tests {
             json!({ "edits": [{ "path": ground.at("AGENTS.md") }] }),
             json!({ "changes": { ground.at("AGENTS.md"): {} } }),
             json!({ "uri": format!("file://{}", ground.at("AGENTS.md")) }),
+            json!({ "cwd": ground.at("guarded/sub"), "path": "CLAUDE.md" }),
+            json!({ "cwd": ground.at(".git"), "path": "config" }),
+            json!({ "in": { "cwd": ".git" } }),
+            json!({ "cwd": "/etc", "path": "ok.txt" }),
+            json!({ "cwd": ["AGENTS.md"] }),
             json!({ "to": "../x" }),
             json!({ "to": "/etc/x" }),
             json!({ "to": "link/sub/CLAUDE.md" }),

@@ -161,7 +161,7 @@ impl LlmHandler {
         let last = last_touched.filter(|file| *file != AgentStatus::NAME);
         // Any file of the project may be the last one; the directives of a large one were not meant.
         let last = last.and_then(|file| {
-            let text = text_of_file(&work_dir.join(file), AGENT_FILE_BYTES).ok()??;
+            let text = text_of_file(work_dir, Path::new(file), AGENT_FILE_BYTES).ok()??;
             Some((file, text))
         });
         let status = match status.text(AGENT_FILE_BYTES) {

@@ -267,6 +267,13 @@ fn a_status_file_that_is_no_file_of_ours_is_left_alone() {
         std::fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
     });
     assert!(scene.story().contains("run succeeded"));
+    // A link could lead to a file that the sandbox of the agent hides.
+    let scene = asks("box", "done").agent_writes("else", GO);
+    let path = scene.work_dir().join("status.json");
+    let scene =
+        scene.when("agent.message", move || std::os::unix::fs::symlink("else", path).unwrap());
+    assert!(!goes(&scene));
+    assert!(scene.work_dir().join("status.json").exists());
 }
 
 #[test]

@@ -164,9 +164,10 @@ impl Run {
         let id = self.id();
         Ok(match end {
             RunEnd::Over(status, failure) => {
-                let removed =
-                    sandbox::remove_state(&self.settings.sandbox, id, &self.run_dir).await;
-                if let Err(error) = removed {
+                if !self.dry_run
+                    && let Err(error) =
+                        sandbox::remove_state(&self.settings.sandbox, id, &self.run_dir).await
+                {
                     warn(&error.to_string());
                 }
                 if self.has_sub_workflows() {

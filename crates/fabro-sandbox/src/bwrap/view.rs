@@ -401,9 +401,16 @@ pub(crate) fn repository(work_dir: &Path, home: Option<&Path>) -> Option<PathBuf
     }
     let text = fs::read_to_string(&found).ok()?;
     let git_dir = top.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    // A script that writes `.git` could name any repository: only one that names this worktree back, or that has it
+    // as a submodule, is mounted.
+    let back = fs::read_to_string(git_dir.join("gitdir")).unwrap_or_default();
+    let is_worktree = Path::new(back.trim()).canonicalize().is_ok_and(|back| back == found);
+    let mut above = top.ancestors().skip(1);
+    if !is_worktree && !above.any(|above| git_dir.starts_with(above.join(".git"))) {
+        return None;
+    }
     let common = fs::read_to_string(git_dir.join("commondir")).unwrap_or_else(|_| ".".to_owned());
     let common = git_dir.join(common.trim()).canonicalize().ok()?;
-    // A script that writes `.git` could name any directory.
     let is_repository = common.join("HEAD").is_file()
         && common.join("objects").is_dir()
         && common.join("refs").is_dir();
