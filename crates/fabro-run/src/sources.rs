@@ -6,8 +6,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use fabro_config::{check_named_file, spelled_as_on_disk};
+use fabro_config::{check_named_file, project_root, spelled_as_on_disk};
 use fabro_graph::{MAX_FILE_BYTES, Sources};
+use fabro_types::control_files::FABRO_DIR;
 
 /// Reads the files that a workflow names, and collects their texts for the bundle.
 #[derive(Debug)]
@@ -38,11 +39,16 @@ impl FileSources {
 
 impl Sources for FileSources {
     fn read(&self, path: &str) -> Result<String, String> {
+        let dir = self.workflow.with_file_name("");
         let full = match (path.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),
-            _ => self.workflow.with_file_name("").join(path),
+            _ => dir.join(path),
         };
-        let full = spelled_as_on_disk(&full);
+        let mut full = spelled_as_on_disk(&full);
+        // In workflows of upstream `fabro/` is the directory of settings of the project.
+        if let Some(rest) = path.strip_prefix("fabro/").filter(|_| !full.exists()) {
+            full = spelled_as_on_disk(&project_root(&dir).join(FABRO_DIR).join(rest));
+        }
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(full.clone());
         check_named_file(&full, &self.workflow).map_err(|error| error.to_string())?;
         let text = without_mark(read_text(&full)?);

@@ -190,3 +190,23 @@ fn conditions_and_labels_read_inputs() {
       help: fix the errors shown above
     "#);
 }
+
+#[test]
+fn a_path_below_fabro_is_in_the_project_s_directory() {
+    let child =
+        "digraph C { start -> a -> exit; a [shape=parallelogram, script=\"echo child > out\"] }";
+    let parent = "digraph P { start -> c -> exit; c [shape=house, stack.child_workflow=\"fabro/workflows/c/workflow.fabro\"] }";
+    let project = Project::with(&[
+        (".fabro/workflows/c/workflow.fabro", child),
+        (".fabro/workflows/p/workflow.fabro", parent),
+    ]);
+    assert_eq!(project.exit(&["run", "p"]), 0);
+    assert_eq!(project.read("out"), "child\n");
+    // A file of that very name comes first.
+    project.write(
+        ".fabro/workflows/p/fabro/workflows/c/workflow.fabro",
+        child.replace("echo child", "echo own").as_bytes(),
+    );
+    assert_eq!(project.exit(&["run", "p"]), 0);
+    assert_eq!(project.read("out"), "own\n");
+}
