@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_engine::{
-    Context, EdgeSpec, Handler, InboxId, Message, Mode, NodeSpec, Reading, RecordedAnswer,
-    ReportError, ShowSpec, Stage, StageEnd, StageRecord, keys, reference,
+    EdgeSpec, Handler, InboxId, Message, Mode, NodeSpec, Reading, RecordedAnswer, ReportError,
+    ShowSpec, Stage, StageEnd, StageRecord, keys, reference,
 };
 use fabro_events::{
     AnsweredBy, EventBody, GateOption, ParentStage, PauseReason, QuestionType, ShownText,
@@ -82,7 +82,7 @@ impl Handler for HumanHandler {
         if let Some(recorded) = &stage.at.gate_answer
             && let Some(answer) = gate.recorded(recorded)
         {
-            return gate.chosen(&answer).outcome(&stage.context).into();
+            return gate.chosen(&answer).outcome(&stage).into();
         }
         let asked_ms = stage.at.gate_asked_ms.unwrap_or(stage.started_ms);
         let limit = stage.spec().timeout.filter(|limit| !limit.is_zero());
@@ -187,7 +187,7 @@ async fn settle(
 ) -> Option<StageEnd> {
     let answer = vec![answered.into()];
     match stage.reporter.record(answer, Vec::new(), inbox_id.into_iter().collect()).await {
-        Ok(()) => Some(chosen.outcome(&stage.context).into()),
+        Ok(()) => Some(chosen.outcome(stage).into()),
         Err(ReportError::AlreadyAnswered) => None,
         Err(_) => Some(canceled().into()),
     }
@@ -258,6 +258,9 @@ pub struct GateChoice {
     next: Vec<String>,
     notes: Option<String>,
     asked: Option<String>,
+    question: String,
+    /// The answer as upstream names it: `yes` or `no`, the keys of the options, the text, or `timeout`.
+    answer: String,
 }
 
 impl Gate {
@@ -337,7 +340,7 @@ impl Gate {
     /// Why an option cannot be chosen: the condition of its edge would not hold after the answer.
     fn why_not(&self, stage: &Stage, index: usize, edge: &EdgeSpec) -> Option<String> {
         let condition = edge.condition.as_ref()?;
-        let outcome = self.options(&[index]).outcome(&stage.context);
+        let outcome = self.options(&[index]).outcome(stage);
         let mut context = stage.context.clone();
         context.apply(&outcome.context_updates);
         context.set(keys::OUTCOME, Value::from(outcome.reads_as()));
@@ -427,6 +430,8 @@ impl Gate {
                 let is_literal = edge.as_ref().is_some_and(|edge| !edge.is_template);
                 GateChoice {
                     asked: self.asked.clone(),
+                    question: self.question.text.clone(),
+                    answer: text.clone(),
                     key: "freeform".to_owned(),
                     label: label.clone(),
                     full_label,
@@ -456,9 +461,12 @@ impl Gate {
             Some(label) if !label.is_empty() => label.as_str(),
             _ => self.question.options.get(*index).map_or("", |option| &option.label),
         };
+        let key = join(options.iter().map(|option| option.key.as_str()).collect());
         GateChoice {
             asked: self.asked.clone(),
-            key: join(options.iter().map(|option| option.key.as_str()).collect()),
+            question: self.question.text.clone(),
+            answer: self.yes_or_no(indices).map_or_else(|| key.clone(), str::to_owned),
+            key,
             label: join(options.iter().map(|option| option.label.as_str()).collect()),
             full_label: join(indices.iter().map(full_label).collect()),
             text: None,
@@ -468,6 +476,19 @@ impl Gate {
             next: options.iter().map(|option| option.to.to_string()).collect(),
             notes: None,
         }
+    }
+
+    /// For a gate that asks yes or no, whether its first option, or the one called `yes`, was chosen.
+    fn yes_or_no(&self, indices: &[usize]) -> Option<&'static str> {
+        let asks = [QuestionType::YesNo, QuestionType::Confirmation];
+        let index = indices.first().filter(|_| asks.contains(&self.question.question_type))?;
+        let label = &self.question.options.get(*index)?.label;
+        let is_yes = match label.to_lowercase().as_str() {
+            "yes" => true,
+            "no" => false,
+            _ => *index == 0,
+        };
+        Some(if is_yes { "yes" } else { "no" })
     }
 
     /// The option that is taken at the timeout.
@@ -485,7 +506,7 @@ impl Gate {
             None => self.chosen(&GateAnswer::Text(String::new())),
         };
         let notes = format!("{}: the default was taken", no_answer(limit));
-        Some(GateChoice { notes: Some(notes), ..chosen })
+        Some(GateChoice { notes: Some(notes), answer: "timeout".to_owned(), ..chosen })
     }
 
     /// The failure of a gate without an answer and without a default that can be chosen.
@@ -525,12 +546,20 @@ impl GateChoice {
     }
 
     /// The stage's outcome. A text that an earlier gate took does not stay beside this answer.
-    pub fn outcome(self, context: &Context) -> Outcome {
-        let is_stale = !context.text(keys::HUMAN_TEXT).is_empty();
+    pub fn outcome(self, stage: &Stage) -> Outcome {
+        let is_stale = !stage.context.text(keys::HUMAN_TEXT).is_empty();
+        let own = |name: &str| format!("{}{}.{name}", keys::GATE_PREFIX, stage.at.node);
+        let own_label = match &self.text {
+            Some(text) if self.full_label.is_empty() => text.clone(),
+            _ => self.full_label.clone(),
+        };
         let text = self.text.or(is_stale.then(String::new));
         let mut outcome = Outcome::succeeded()
             .with_update(keys::HUMAN_SELECTED, self.key)
-            .with_update(keys::HUMAN_LABEL, self.full_label);
+            .with_update(keys::HUMAN_LABEL, self.full_label)
+            .with_update(own("question"), self.question)
+            .with_update(own("answer"), self.answer)
+            .with_update(own("label"), own_label);
         if let Some(text) = text {
             outcome = outcome.with_update(keys::HUMAN_TEXT, text);
         }

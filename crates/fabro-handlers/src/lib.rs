@@ -32,7 +32,8 @@
 //!   when a signal ended it);
 //! - agent, prompt and a fan-in that asks a model: `response.{node}`, `last_response`, and what the
 //!   answer's `context_updates` say, as far as an agent may write it;
-//! - human: `human.gate.selected`, `human.gate.label`, `human.gate.text`;
+//! - human: `human.gate.selected`, `human.gate.label`, `human.gate.text`, and `human.gate.NODE.question`,
+//!   `.answer`, `.label`;
 //! - fan-in: `parallel.fan_in.best_id`, `best_outcome`, `best_head_sha`;
 //! - sub-workflow: `child.{node}`, the child's final context as one object.
 //!

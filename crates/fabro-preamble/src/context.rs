@@ -20,7 +20,8 @@ pub fn shows_key(key: &str) -> bool {
         "parallel.branch_count",
         "human.gate.question",
     ];
-    !KEYS.contains(&key) && !PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+    let is_of_gate = || key.strip_prefix("human.gate.").is_some_and(|rest| rest.contains('.'));
+    !KEYS.contains(&key) && !PREFIXES.iter().any(|prefix| key.starts_with(prefix)) && !is_of_gate()
 }
 
 /// The limit of counting omitted values, so that a large context costs little.

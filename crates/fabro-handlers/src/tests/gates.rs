@@ -34,6 +34,9 @@ fn a_gate_asks_what_its_edges_offer() {
     ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
     ask is told A "Approve" None by answers
     002 ask@1 succeeded -> ship (preferred_label)
+    human.gate.ask.answer = "A"
+    human.gate.ask.label = "[A] Approve"
+    human.gate.ask.question = "Ship it?"
     human.gate.label = "[A] Approve"
     human.gate.selected = "A"
     preferred_label = ""
@@ -43,6 +46,9 @@ fn a_gate_asks_what_its_edges_offer() {
     ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
     ask is told R "Revise" None by answers
     002 ask@1 succeeded -> plan (preferred_label)
+    human.gate.ask.answer = "R"
+    human.gate.ask.label = "Revise"
+    human.gate.ask.question = "Ship it?"
     human.gate.label = "Revise"
     human.gate.selected = "R"
     preferred_label = ""
@@ -52,6 +58,9 @@ fn a_gate_asks_what_its_edges_offer() {
     ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
     ask is told P "plan" None by answers
     002 ask@1 succeeded -> plan (suggested_next)
+    human.gate.ask.answer = "P"
+    human.gate.ask.label = "plan"
+    human.gate.ask.question = "Ship it?"
     human.gate.label = "plan"
     human.gate.selected = "P"
     preferred_label = ""
@@ -61,6 +70,9 @@ fn a_gate_asks_what_its_edges_offer() {
     ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
     ask is told freeform "Say more" Some("later, perhaps") by answers
     002 ask@1 succeeded -> note (preferred_label)
+    human.gate.ask.answer = "later, perhaps"
+    human.gate.ask.label = "Say more"
+    human.gate.ask.question = "Ship it?"
     human.gate.label = "Say more"
     human.gate.selected = "freeform"
     human.gate.text = "later, perhaps"
@@ -77,6 +89,9 @@ fn an_answer_that_means_nothing_is_asked_again() {
     ask warns (gate) "" is not an answer: choose [A] Approve or [R] Revise
     ask is told A "Approve" None by answers
     002 ask@1 succeeded -> ship (preferred_label)
+    human.gate.ask.answer = "A"
+    human.gate.ask.label = "[A] Approve"
+    human.gate.ask.question = "ask"
     human.gate.label = "[A] Approve"
     human.gate.selected = "A"
     preferred_label = ""
@@ -98,6 +113,9 @@ fn options_of_the_same_label_are_told_apart() {
     ask asks "ask": [A] Go, [B] go
     ask is told A "Go" None by answers
     002 ask@1 succeeded -> ship (suggested_next)
+    human.gate.ask.answer = "A"
+    human.gate.ask.label = "[A] Go"
+    human.gate.ask.question = "ask"
     human.gate.label = "[A] Go"
     human.gate.selected = "A"
     preferred_label = ""
@@ -150,6 +168,9 @@ fn an_option_whose_condition_does_not_hold_is_refused() {
     ask warns (gate) "Approve" cannot be chosen, because tests=passed does not hold, there is no value: choose [R] Reject
     ask is told R "Reject" None by answers
     002 ask@1 succeeded -> plan (preferred_label)
+    human.gate.ask.answer = "R"
+    human.gate.ask.label = "[R] Reject"
+    human.gate.ask.question = "ask"
     human.gate.label = "[R] Reject"
     human.gate.selected = "R"
     preferred_label = ""
@@ -213,6 +234,9 @@ fn the_key_of_the_free_text_edge_chooses_it() {
     ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
     ask is told freeform "Say more" Some("") by answers
     002 ask@1 succeeded -> note (preferred_label)
+    human.gate.ask.answer = ""
+    human.gate.ask.label = "[S] Say more"
+    human.gate.ask.question = "Ship it?"
     human.gate.label = "[S] Say more"
     human.gate.selected = "freeform"
     human.gate.text = ""
@@ -223,6 +247,9 @@ fn the_key_of_the_free_text_edge_chooses_it() {
     ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
     ask is told freeform "Say more" Some("a") by answers
     002 ask@1 succeeded -> note (preferred_label)
+    human.gate.ask.answer = "a"
+    human.gate.ask.label = "[S] Say more"
+    human.gate.ask.question = "Ship it?"
     human.gate.label = "[S] Say more"
     human.gate.selected = "freeform"
     human.gate.text = "a"
@@ -239,6 +266,9 @@ fn types_of_questions() {
     ask asks "ask": [A] Approve, [R] Revise
     ask is told R "Revise" None by answers
     002 ask@1 succeeded -> plan (preferred_label)
+    human.gate.ask.answer = "no"
+    human.gate.ask.label = "Revise"
+    human.gate.ask.question = "ask"
     human.gate.label = "Revise"
     human.gate.selected = "R"
     preferred_label = ""
@@ -248,6 +278,9 @@ fn types_of_questions() {
     ask asks "ask": [A] Approve, [R] Revise
     ask is told A, R "Approve, Revise" None by answers
     002 ask@1 succeeded -> ship (preferred_label)
+    human.gate.ask.answer = "A, R"
+    human.gate.ask.label = "[A] Approve, Revise"
+    human.gate.ask.question = "ask"
     human.gate.label = "[A] Approve, Revise"
     human.gate.selected = "A, R"
     preferred_label = ""
@@ -257,6 +290,9 @@ fn types_of_questions() {
     ask asks "ask": [A] Approve, [R] Revise
     ask is told freeform "" Some("whatever") by answers
     002 ask@1 succeeded -> plan (unconditional)
+    human.gate.ask.answer = "whatever"
+    human.gate.ask.label = "whatever"
+    human.gate.ask.question = "ask"
     human.gate.label = ""
     human.gate.selected = "freeform"
     human.gate.text = "whatever"
@@ -361,6 +397,9 @@ fn a_gate_gives_up_after_its_time() {
     004 exit@1 succeeded
     run succeeded
     180000 ms
+    human.gate.ask.answer = "timeout"
+    human.gate.ask.label = "Revise"
+    human.gate.ask.question = "ask"
     human.gate.label = "Revise"
     human.gate.selected = "R"
     "#);
@@ -393,6 +432,9 @@ fn a_gate_gives_up_after_its_time() {
     004 exit@1 succeeded
     run succeeded
     180000 ms
+    human.gate.ask.answer = "timeout"
+    human.gate.ask.label = "Say more"
+    human.gate.ask.question = "ask"
     human.gate.label = "Say more"
     human.gate.selected = "freeform"
     human.gate.text = ""

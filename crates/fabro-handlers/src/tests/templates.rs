@@ -100,12 +100,12 @@ fn template_files_are_jinja_all_through() {
     let scene = Scene::new(source)
         .model(r#"{"join": [{"text": "b"}], "*": [{"text": "ok"}]}"#)
         .file("ask.j2", "{% if inputs.deep %}Dig {{ goal }}{% endif %}")
-        .file("plain.md", "{% if %} {{ goal }}")
+        .file("plain.md", "{% of %} {{ goal }}")
         .file("choose.j2", "{% for r in [1, 2] %}{{ r }}{% endfor %}")
         .inputs(json!({"deep": true}));
     scene.drive().unwrap();
     assert_eq!(scene.read("002-p@1/prompt.md"), "Dig Ship it");
     assert!(scene.read("004-a@1/prompt.md").ends_with("\n\n@home"));
-    assert!(scene.read("005-b@1/prompt.md").ends_with("\n\n{% if %} Ship it"));
+    assert!(scene.read("005-b@1/prompt.md").ends_with("\n\n{% of %} Ship it"));
     assert!(scene.read("006-join@1/prompt.md").contains("\n\n12\n\n## Branches"));
 }

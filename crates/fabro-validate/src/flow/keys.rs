@@ -42,6 +42,7 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
         "command" => {
             fixed(&["command.output", "command.stderr", "command.exit_code"], Writer::Command)
         }
+        "human" if is_of_gate(workflow, key) => Need::Stage(Writer::Human),
         "human" => {
             fixed(&["human.gate.selected", "human.gate.label", "human.gate.text"], Writer::Human)
         }
@@ -125,6 +126,16 @@ fn of_table(key: &str, names: &[&str], writer: Writer, nearby: &Nearby) -> Need 
         None => format!("read one of {}", names.join(", ")),
     };
     Need::Impossible { why, fix }
+}
+
+/// `human.gate.NODE.answer` and the like, of a human gate that is there.
+fn is_of_gate(workflow: &Workflow, key: &str) -> bool {
+    let own = key.strip_prefix("human.gate.").and_then(|own| own.rsplit_once('.'));
+    own.is_some_and(|(id, name)| {
+        let node = workflow.find(id).map(|ix| workflow.node(ix));
+        ["question", "answer", "label"].contains(&name)
+            && node.is_some_and(|node| node.kind == NodeKind::Human)
+    })
 }
 
 fn internal(workflow: &Workflow, key: &str, rest: &str, nearby: &Nearby) -> Need {
