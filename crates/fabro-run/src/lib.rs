@@ -148,7 +148,7 @@ pub use remove::{remove_branch, remove_run};
 pub use resume_options::{RefreshedModels, ResumeOptions};
 pub use retry::retry;
 pub use run::{DriveResult, Run};
-pub use run_file::{check_inputs, check_run_file};
+pub use run_file::{check_given_inputs, check_inputs, check_run_file};
 pub use run_id::{RUN_ID_VARIABLE, new_run_id};
 pub use run_services::{RunServices, SystemClock, now_ms, os_user};
 pub use sandbox::{remove_run_sandbox, sandbox_command};

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{GoalError, render_goal};
 use fabro_config::{ConfigError, RunFile, Settings};
 use fabro_llm::Script;
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, Span};
 use serde_json::{Map, Value};
 
 use crate::read_text;
@@ -46,12 +46,28 @@ pub fn check_inputs<'a>(
     for text in texts {
         all.push(text);
     }
-    let unread = unread_inputs(&file.config.inputs, all).into_iter();
+    unread_findings(&file.config.inputs, all, |name| file.span_of(&format!("run.inputs.{name}")))
+}
+
+/// Warnings, at `span`, for the inputs of a command line that none of these texts reads.
+pub fn check_given_inputs<'a>(
+    inputs: &Map<String, Value>,
+    span: Span,
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Vec<Diagnostic> {
+    unread_findings(inputs, texts, |_| span)
+}
+
+fn unread_findings<'a>(
+    inputs: &Map<String, Value>,
+    texts: impl IntoIterator<Item = &'a str>,
+    span_of: impl Fn(&str) -> Span,
+) -> Vec<Diagnostic> {
     let finding = |input: UnreadInput| {
-        let span = file.span_of(&format!("run.inputs.{}", input.name));
+        let span = span_of(&input.name);
         Diagnostic::warning("unread-input", span, input.message()).with_fix(input.fix)
     };
-    unread.map(finding).collect()
+    unread_inputs(inputs, texts).into_iter().map(finding).collect()
 }
 
 /// The goal that a run.toml sets, with these inputs filled in; `None` when it sets none.

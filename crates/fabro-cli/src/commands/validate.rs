@@ -130,6 +130,14 @@ struct Report {
     /// Every file that was read, or that could not be.
     files: BTreeSet<PathBuf>,
     checked: Option<Checked>,
+    /// Inputs of the command line that neither the settings nor a run.toml names.
+    given: Map<String, Value>,
+    /// The texts that may read them; none are collected where there are no such inputs.
+    texts: Vec<String>,
+    /// Where warnings about them belong: the first workflow, and the span of its name.
+    first: Option<(usize, Span)>,
+    /// Not every workflow could be read: an input may be for one of the others.
+    is_incomplete: bool,
 }
 
 impl Report {
@@ -137,6 +145,39 @@ impl Report {
     fn as_json(&self) -> Value {
         let files: Vec<Value> = self.outcomes.iter().map(Outcome::as_json).collect();
         json!({"files": files})
+    }
+
+    /// Notes which inputs of the command line a run.toml names, and the texts that may read the others.
+    fn note_inputs<'t>(
+        &mut self,
+        workflow: &Outcome,
+        run_file: Option<&RunFile>,
+        files: impl Iterator<Item = &'t String>,
+        home: Option<&Path>,
+    ) {
+        if self.given.is_empty() {
+            return;
+        }
+        let Some(read) = self.checked.as_ref().and_then(|it| it.workflow.as_ref()) else {
+            self.is_incomplete = true;
+            return;
+        };
+        self.first.get_or_insert((self.outcomes.len(), read.head_span()));
+        self.texts.extend(files.cloned());
+        self.texts.push(workflow.source.clone());
+        if let Some(file) = run_file {
+            self.given.retain(|name, _| !file.config.inputs.contains_key(name));
+            self.texts.extend(file.goal(home).ok().flatten());
+        }
+    }
+
+    /// Warns of inputs of the command line that nothing reads.
+    fn check_given(&mut self, goal: Option<&str>) {
+        let Some((at, span)) = self.first.filter(|_| !self.is_incomplete) else { return };
+        let texts = self.texts.iter().map(String::as_str).chain(goal);
+        let findings = &mut self.outcomes[at].findings;
+        findings.extend(fabro_run::check_given_inputs(&self.given, span, texts));
+        findings.sort_by_key(|finding| finding.span.start);
     }
 }
 
@@ -161,6 +202,9 @@ fn report_on(args: &ValidateArgs) -> anyhow::Result<Report> {
             None
         }
     };
+    let of_project = settings.as_ref().map(|it| &it.defaults.inputs);
+    let is_new = |(name, _): &&KeyValue| !of_project.is_some_and(|it| it.contains_key(name));
+    report.given = args.inputs.iter().filter(is_new).cloned().collect();
     for path in &args.paths {
         report.files.insert(cwd.join(path));
         // One path may be missing or invalid; the others are checked all the same.
@@ -170,9 +214,13 @@ fn report_on(args: &ValidateArgs) -> anyhow::Result<Report> {
                     check(it, &inputs, &cwd, home.as_deref(), settings.as_ref(), &mut report);
                 }
             }
-            Err(error) => report.outcomes.push(unusable(path, &error, &cwd)),
+            Err(error) => {
+                report.is_incomplete = true;
+                report.outcomes.push(unusable(path, &error, &cwd));
+            }
         }
     }
+    report.check_given(settings.as_ref().and_then(|it| it.defaults.goal.as_deref()));
     Ok(report)
 }
 
@@ -273,6 +321,8 @@ fn check(
     report.files.insert(cwd.join(&wanted.path));
     report.files.extend(run_file.map(|file| file.path.clone()));
     report.files.extend(sources.files());
+    let files = sources.into_texts();
+    report.note_inputs(&workflow, run_file, files.values(), home);
     let read = report.checked.as_ref().and_then(|checked| checked.workflow.as_ref());
     let models = settings.map(|it| fabro_run::check_model_names(read, run_file, it));
     let models = models.unwrap_or_default();
@@ -294,7 +344,6 @@ fn check(
         findings.list.extend(fabro_run::check_run_file(given, home));
         findings.list.extend(models.in_run_file.into_iter().chain(sandbox.in_run_file));
         if read.is_some() {
-            let files = sources.into_texts();
             let goal = settings.and_then(|it| it.defaults.goal.as_deref());
             let texts = files.values().map(String::as_str).chain([workflow.source.as_str()]);
             let texts = texts.chain(goal);

@@ -79,6 +79,39 @@ fn inputs_that_nothing_reads_are_warned_of() {
 }
 
 #[test]
+fn validate_warns_of_inputs_of_its_command_line() {
+    let child =
+        "digraph { start -> a -> exit; a [script=\"echo {{ inputs.depth | default(1) }}\"] }";
+    let parent = r#"digraph { start -> sub -> exit
+        sub [shape=house, stack.child_workflow="child.fabro", on_failure=stop]
+        start -> a -> exit; a [shape=tab, prompt="{{ inputs.n }}"] }"#;
+    let project = Project::with(&[
+        ("child.fabro", child),
+        ("parent.fabro", parent),
+        ("run.toml", "_version = 1\n[workflow]\ngraph = \"parent.fabro\"\n[run.inputs]\nnn = 1\n"),
+        ("broken.fabro", "digraph {"),
+    ]);
+    let unread = |args: &[&str]| {
+        let output = project.output(&[&["validate", "--json"], args].concat());
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let files = report["files"].as_array().unwrap().iter();
+        let findings = files.flat_map(|file| {
+            let all = file["findings"].as_array().unwrap().iter();
+            let unread = all.filter(|it| it["rule"] == "unread-input");
+            unread.map(|it| format!("{} {} ({})", file["file"], it["message"], it["fix"]))
+        });
+        findings.collect::<Vec<_>>().join("\n").replace('"', "")
+    };
+    assert_snapshot!(unread(&["parent.fabro", "-I", "n=1", "-I", "nn=2", "-I", "depth=3"]), @"parent.fabro nothing reads the input `nn` (the workflow reads depth, n)");
+    assert_snapshot!(unread(&["parent.fabro", "child.fabro", "-I", "dept=2"]), @"parent.fabro nothing reads the input `dept` (did you mean `depth`?)");
+    // The run.toml names the input: one warning, at that place.
+    assert_snapshot!(unread(&["run.toml", "-I", "nn=2"]), @"run.toml nothing reads the input `nn` (the workflow reads depth, n)");
+    // An input may be for a workflow that cannot be read.
+    assert_eq!(unread(&["child.fabro", "broken.fabro", "-I", "nn=2"]), "");
+    assert_eq!(unread(&["child.fabro", "gone.fabro", "-I", "nn=2"]), "");
+}
+
+#[test]
 fn models_that_nothing_knows_are_warned_of() {
     let source = "digraph flow { start -> a -> exit; a [prompt=x, model=\"gtp-5\"] }";
     let project = Project::with(&[("flow.fabro", source)]);
