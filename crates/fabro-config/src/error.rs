@@ -142,16 +142,6 @@ pub enum ConfigError {
     /// The file does not exist. With a similar name.
     #[error("there is no file {}{}", .0.display(), suggest(.1))]
     NoFile(PathBuf, Vec<String>),
-    /// A run.toml names a workflow that does not exist.
-    #[error("{} names the workflow {}, which is not a file: correct `workflow.graph`{}", run_file.display(), graph.display(), suggest(near))]
-    NoGraph {
-        /// The run.toml.
-        run_file: PathBuf,
-        /// The file it names.
-        graph: PathBuf,
-        /// A similar name.
-        near: Vec<String>,
-    },
     /// No project folder holds a workflow of that name.
     #[error("there is no workflow `{name}`{}; looked for {}", suggest(near), looked_for(tried))]
     NoWorkflow {

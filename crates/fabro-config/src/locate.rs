@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fabro_types::control_files::{
     FABRO_DIR, GRAPH_EXTENSIONS, RUN_FILES, SETTINGS_FILES, WORKFLOW_EXTENSION, WORKFLOW_FILE,
 };
-use fabro_types::{Span, nearest};
+use fabro_types::{Diagnostic, Span, nearest};
 
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, read_text};
@@ -203,10 +203,27 @@ fn by_run_file(
     let run_file = parsed(path, text, unsupported)?;
     let workflow_file = run_file.workflow_file(home);
     if !workflow_file.is_file() {
-        let near = near_files(&workflow_file);
-        return Err(ConfigError::NoGraph { run_file: run_file.path, graph: workflow_file, near });
+        return Err(ConfigError::Invalid(Box::new(without_graph(run_file, &workflow_file))));
     }
     Ok(Target { workflow_file, run_file: Some(run_file) })
+}
+
+/// The findings of a run.toml whose workflow is missing: its warnings may name a misspelled `graph`.
+fn without_graph(run_file: RunFile, workflow_file: &Path) -> Findings {
+    const SETTING: &str = "workflow.graph";
+    let near = near_files(workflow_file).pop();
+    let fix = match (near, &run_file.config.graph) {
+        (Some(near), Some(_)) => format!("did you mean `{near}`?"),
+        (_, Some(_)) => format!("correct `{SETTING}`"),
+        (_, None) => format!("name the workflow: `{SETTING}`"),
+    };
+    let message = format!("the workflow {} is not a file", workflow_file.display());
+    let error =
+        Diagnostic::error("setting-value", run_file.span_of(SETTING), message).with_fix(fix);
+    let mut findings = run_file.warnings;
+    findings.list.push(error);
+    findings.list.sort_by_key(|finding| finding.span.start);
+    findings
 }
 
 fn by_name(

@@ -42,6 +42,7 @@ fn project() -> TempDir {
         ("src/workflow.fabro", ""),
         ("src/goal.md", "Do it\n"),
         ("src/lost.toml", "_version = 1\n[workflow]\ngraph = 'mian.dot'\n"),
+        ("lib/misspelled.toml", "_version = 1\ngrph = 'main.dot'\n[run]\nfoo = 1\n"),
         ("src/bad.toml", "_version = 1\n[run]\ngoal = 3\n"),
     ])
 }
@@ -78,7 +79,12 @@ fn what_is_not_there_is_said_with_what_is() {
     assert_snapshot!(check(&dir, "", "review.fabro"), @"there is no file DIR/review.fabro (did you mean `review`?)");
     assert_snapshot!(check(&dir, "", "src/review.fabro"), @"there is no file DIR/src/review.fabro");
     assert_snapshot!(check(&dir, "", "src/"), @"DIR/src/ is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml (did you mean one of `DIR/src/bad.toml`, `DIR/src/lost.toml`, `DIR/src/main.dot`?)");
-    assert_snapshot!(check(&dir, "", "src/lost.toml"), @"DIR/src/lost.toml names the workflow DIR/src/mian.dot, which is not a file: correct `workflow.graph` (did you mean `main.dot`?)");
+    assert_snapshot!(check(&dir, "", "src/lost.toml"), @"DIR/src/lost.toml:3:9: the workflow DIR/src/mian.dot is not a file (did you mean `main.dot`?)");
+    assert_snapshot!(check(&dir, "", "lib/misspelled.toml"), @r"
+    DIR/lib/misspelled.toml:1:1: the workflow DIR/lib/workflow.fabro is not a file (name the workflow: `workflow.graph`)
+    DIR/lib/misspelled.toml:2:1: warning: `grph` is not a setting (did you mean `workflow.graph`?)
+    DIR/lib/misspelled.toml:4:1: warning: `run.foo` is not a setting (remove it, or correct its name)
+    ");
     assert_snapshot!(check(&dir, "", "src/bad.toml"), @"DIR/src/bad.toml:3:8: `run.goal` is an integer, but a string is expected (write it in quotes)");
     assert_snapshot!(check(&dir, "", ""), @"`` does not name a workflow: give a workflow file, a run.toml, or the name of a workflow");
     assert_snapshot!(check(&dir, "", ".."), @"`..` does not name a workflow: give a workflow file, a run.toml, or the name of a workflow");
