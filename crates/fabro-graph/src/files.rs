@@ -8,7 +8,7 @@ use crate::attrs::{Attr, Attrs};
 use crate::includes::with_includes;
 use crate::renamed::Renamed;
 use crate::schema;
-use crate::sources::Sources;
+use crate::sources::{Sources, similar_workflow};
 use crate::value::Value;
 use crate::workflow::{Node, Workflow};
 
@@ -123,9 +123,12 @@ impl Reader<'_> {
                     format!("`{}` names the file `{}`: {reason}", attr.written, excerpt(path, 100));
                 let finding = Diagnostic::error("missing-file", attr.span, message);
                 let fix = if attr.name == "stack.child_workflow" {
-                    "create the file, or correct the path, which is relative to this workflow"
+                    similar_workflow(self.sources, path).unwrap_or_else(|| {
+                        "create the file, or correct the path, which is relative to this workflow"
+                            .to_owned()
+                    })
                 } else {
-                    "create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @"
+                    "create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @".to_owned()
                 };
                 self.findings.push(finding.with_fix(fix));
                 None

@@ -10,6 +10,9 @@ use fabro_config::{check_named_file, project_root, spelled_as_on_disk};
 use fabro_graph::{MAX_FILE_BYTES, Sources};
 use fabro_types::control_files::FABRO_DIR;
 
+/// The maximum number of files of a folder that suggestions are made from.
+const MAX_LISTED: usize = 10_000;
+
 /// Reads the files that a workflow names, and collects their texts for the bundle.
 #[derive(Debug)]
 pub struct FileSources {
@@ -31,6 +34,20 @@ impl FileSources {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn full(&self, path: &str) -> PathBuf {
+        let dir = self.workflow.with_file_name("");
+        let full = match (path.strip_prefix("~/"), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => dir.join(path),
+        };
+        let full = spelled_as_on_disk(&full);
+        // In workflows of upstream `fabro/` is the directory of settings of the project.
+        match path.strip_prefix("fabro/").filter(|_| !full.exists()) {
+            Some(rest) => spelled_as_on_disk(&project_root(&dir).join(FABRO_DIR).join(rest)),
+            None => full,
+        }
+    }
+
     /// The texts that were read, by the path as written in the workflow.
     pub fn into_texts(self) -> BTreeMap<String, String> {
         self.texts.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -38,17 +55,17 @@ impl FileSources {
 }
 
 impl Sources for FileSources {
+    fn list(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.full(folder)).into_iter().flatten().flatten();
+        let files = entries.take(MAX_LISTED).filter(|entry| entry.path().is_file());
+        let mut names: Vec<_> =
+            files.filter_map(|file| file.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
     fn read(&self, path: &str) -> Result<String, String> {
-        let dir = self.workflow.with_file_name("");
-        let full = match (path.strip_prefix("~/"), &self.home) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => dir.join(path),
-        };
-        let mut full = spelled_as_on_disk(&full);
-        // In workflows of upstream `fabro/` is the directory of settings of the project.
-        if let Some(rest) = path.strip_prefix("fabro/").filter(|_| !full.exists()) {
-            full = spelled_as_on_disk(&project_root(&dir).join(FABRO_DIR).join(rest));
-        }
+        let full = self.full(path);
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(full.clone());
         check_named_file(&full, &self.workflow).map_err(|error| error.to_string())?;
         let text = without_mark(read_text(&full)?);
@@ -152,6 +169,9 @@ mod tests {
         let sources = FileSources::new(dir.path().join("w.fabro"), None);
         assert_eq!(sources.read("r\u{e9}sum\u{e9}.md").unwrap(), "Plan.\n");
         assert_eq!(sources.read("other.md").unwrap_err(), "no such file");
+        fs::create_dir(dir.path().join("folder.md")).unwrap();
+        assert_eq!(sources.list(""), ["re\u{301}sume\u{301}.md"]);
+        assert_eq!(sources.list("gone/"), [""; 0]);
         assert_eq!(sources.into_texts()["r\u{e9}sum\u{e9}.md"], "Plan.\n");
     }
 }

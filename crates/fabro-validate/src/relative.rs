@@ -37,6 +37,12 @@ impl Sources for RelativeSources<'_> {
     fn read(&self, path: &str) -> Result<String, String> {
         self.sources.read(&self.join(path))
     }
+
+    fn list(&self, folder: &str) -> Vec<String> {
+        let folder = self.join(folder);
+        let slash = if folder.is_empty() || folder.ends_with('/') { "" } else { "/" };
+        self.sources.list(&format!("{folder}{slash}"))
+    }
 }
 
 impl std::fmt::Debug for RelativeSources<'_> {
@@ -53,7 +59,8 @@ mod tests {
 
     #[test]
     fn paths_join_where_the_file_stands() {
-        let files = MemorySources::default();
+        let files = MemorySources([("flows/prompts/a.md".to_owned(), String::new())].into());
+        assert_eq!(RelativeSources::new(&files, "flows/a.fabro").list("prompts/"), ["a.md"]);
         let join = |file, path| RelativeSources::new(&files, file).join(path);
         assert_eq!(join("a.fabro", "p.md"), "p.md");
         assert_eq!(join("flows/a.fabro", "./p.md"), "flows/p.md");

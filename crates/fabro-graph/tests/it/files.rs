@@ -78,3 +78,27 @@ fn a_script_may_be_a_file() {
     let script = workflow.node(workflow.find("d").unwrap()).attrs.get("script").unwrap();
     assert_eq!(script.file.as_deref(), Some("go.sh"));
 }
+
+#[test]
+fn a_missing_sub_workflow_has_a_suggestion() {
+    let files = [
+        "review.fabro",
+        "review.md",
+        "flows/deploy.dot",
+        ".fabro/workflows/release.fabro",
+        "../.fabro/workflows/cleanup.fabro",
+    ];
+    let files: BTreeMap<_, _> = files.map(|path| (path.to_owned(), String::new())).into();
+    let fix = |path: &str| {
+        let source = format!("digraph {{ a [shape=house, stack.child_workflow=\"{path}\"] }}");
+        let mut workflow = Workflow::from_source("x", &source).unwrap();
+        resolve_files(&mut workflow, &MemorySources(files.clone()));
+        workflow.findings()[0].fix.clone().unwrap()
+    };
+    insta::assert_snapshot!(fix("reviw.fabro"), @"did you mean `review.fabro`?");
+    insta::assert_snapshot!(fix("review"), @"did you mean `review.fabro`?");
+    insta::assert_snapshot!(fix("flows/deplyo.dot"), @"did you mean `flows/deploy.dot`?");
+    insta::assert_snapshot!(fix("flows/release.fabro"), @"did you mean `.fabro/workflows/release.fabro`?");
+    insta::assert_snapshot!(fix("clean-up.fabro"), @"did you mean `../.fabro/workflows/cleanup.fabro`?");
+    insta::assert_snapshot!(fix("other.fabro"), @"create the file, or correct the path, which is relative to this workflow");
+}
