@@ -27,6 +27,8 @@ const BROKEN: &[(&str, &str)] = &[
     ("syntax", "digraph { start -> }"),
     ("undirected-edge", "digraph { start -- exit }"),
     ("unknown-type", "digraph { start -> a -> exit; a [type=robot] }"),
+    ("path-as-prompt", "digraph { start -> a -> exit; a [prompt=\"./plan.md\"] }"),
+    ("stdin-template", "digraph { start -> a -> exit; a [script=x, stdin_source=\"{{ goal }}\"] }"),
     ("all-conditional", "digraph { start -> a; a -> exit [condition=x] }"),
     (
         "child-workflow",
@@ -157,7 +159,12 @@ fn every_rule_is_broken_by_a_workflow() {
     ];
     let mut left: BTreeSet<&str> = rules().iter().map(|rule| rule.name).collect();
     for (rule, source) in BROKEN.iter().copied().chain(built) {
-        let checked = check("t", source, &sources(&[("../there.md", "x")]), Some(&Map::new()));
+        let checked = check(
+            "t",
+            source,
+            &sources(&[("../there.md", "x"), ("plan.md", "x")]),
+            Some(&Map::new()),
+        );
         let finding = checked.findings.iter().find(|finding| finding.rule == rule);
         let finding =
             finding.unwrap_or_else(|| panic!("{rule} is not found: {:?}", checked.findings));

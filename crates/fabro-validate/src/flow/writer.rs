@@ -65,7 +65,9 @@ impl Writer {
     pub(crate) fn name(self, workflow: &Workflow) -> String {
         match self {
             Self::Response => "an agent or prompt node".to_owned(),
-            Self::Updates => "an agent or prompt node, by its context_updates,".to_owned(),
+            Self::Updates => {
+                "an agent or prompt node, or a command with output_schema=\"routing\", by its context_updates,".to_owned()
+            },
             Self::Command => "a command node".to_owned(),
             Self::Human => "a human gate".to_owned(),
             Self::FanOut => "a parallel node".to_owned(),

@@ -256,11 +256,11 @@ mod tests {
           at: inputs.tone
           fix: set it under [run.inputs], or give it with -I tone=…
         ");
-        insta::assert_snapshot!(of("unwritten-key", all, None), @r"
+        insta::assert_snapshot!(of("unwritten-key", all, None), @r#"
         1:116 warning: no stage before this writes `issue`
           at: context.issue
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `m`
-        ");
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `m`
+        "#);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod label_template;
 mod missing_attribute;
 mod missing_prompt;
 mod misspelled_attribute;
+mod path_as_prompt;
 mod quorum;
 mod random_with_conditions;
 mod schema_with_acp;
@@ -28,6 +29,7 @@ mod script_and_prompt;
 mod script_language;
 mod start_node;
 mod status_label;
+mod stdin_template;
 mod target_node;
 mod template_root;
 mod thread_without_full;
@@ -71,12 +73,14 @@ const LINTS: &[Lint] = &[
     missing_attribute::check,
     missing_prompt::check,
     misspelled_attribute::check,
+    path_as_prompt::check,
     quorum::check,
     random_with_conditions::check,
     schema_with_acp::check,
     script_and_prompt::check,
     script_language::check,
     start_node::check,
+    stdin_template::check,
     status_label::check,
     target_node::check,
     template_root::check,

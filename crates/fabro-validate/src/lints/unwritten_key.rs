@@ -138,6 +138,10 @@ impl<'a> Search<'_, 'a> {
         for (ix, node) in self.checking.of_kind(NodeKind::Command) {
             let Some(key) = self.checking.stdin_key(ix) else { continue };
             let Some(attr) = node.attrs.get("stdin_source") else { continue };
+            if key.contains("{{") {
+                // That has a finding of its own.
+                continue;
+            }
             let whole = Span::new(0, attr.value.as_text().len());
             let keys = self.keys(std::iter::once((key, whole)));
             self.add(attr, ix.index(), false, &keys);
@@ -349,20 +353,20 @@ mod tests {
                 "start -> t; t [shape=parallelogram, script=x]; t -> a; a [prompt=x]; a -> exit";
             reported("unwritten-key", &format!("{t}; t -> exit [condition=\"{text}\"]"))
         };
-        insta::assert_snapshot!(condition("status=succeeded"), @r"
+        insta::assert_snapshot!(condition("status=succeeded"), @r#"
         1:115 warning: no stage before this writes `status`; the nearest that can, `a`, comes after it
           at: status
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `t`; or did you mean `outcome`, the status of a stage?
-        ");
-        insta::assert_snapshot!(condition("failed"), @r"
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `t`; or did you mean `outcome`, the status of a stage?
+        "#);
+        insta::assert_snapshot!(condition("failed"), @r#"
         1:115 warning: no stage before this writes `failed`; the nearest that can, `a`, comes after it
           at: failed
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `t`; or did you mean outcome=failed?
-        ");
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `t`; or did you mean outcome=failed?
+        "#);
         insta::assert_snapshot!(condition("ready"), @r#"
         1:115 warning: no stage before this writes `ready`; the nearest that can, `a`, comes after it
           at: ready
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `t`; or did you mean label="ready"?
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `t`; or did you mean label="ready"?
         "#);
     }
 
@@ -415,11 +419,11 @@ mod tests {
           at: context.human.gate.text
           fix: only a human gate writes it: put one before `a`
         ");
-        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> b [condition="context.score > 3"]; a -> exit; a [shape=parallelogram, script=x]; b [prompt=x]; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> b [condition="context.score > 3"]; a -> exit; a [shape=parallelogram, script=x]; b [prompt=x]; b -> exit"#), @r#"
         1:44 warning: no stage before this writes `score`; the nearest that can, `b`, comes after it
           at: context.score
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`
-        ");
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `a`
+        "#);
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> p; p [shape=component]; p -> a [condition="parallel.results"]; p -> exit; a -> exit; a [prompt=x]"#), @r"
         1:65 warning: no stage before this writes `parallel.results`; the nearest that can, `p`, comes after it
           at: parallel.results
@@ -428,7 +432,7 @@ mod tests {
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> exit [condition="ready"]; a -> exit; a [shape=parallelogram, script=x]"#), @r#"
         1:47 warning: no stage before this writes `ready`
           at: ready
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`; or did you mean label="ready"?
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `a`; or did you mean label="ready"?
         "#);
     }
 
@@ -436,11 +440,11 @@ mod tests {
     fn commands_that_route_write_keys_and_stdin_source_reads_one() {
         let c = "start -> c -> b -> exit; c [shape=parallelogram, script=x, output_schema=";
         insta::assert_snapshot!(reported("unwritten-key", &format!(r#"{c}routing]; b [shape=parallelogram, script="{{{{ context.verdict }}}} {{{{ context.output.z }}}}", stdin_source="context.verdict"]"#)), @"nothing");
-        insta::assert_snapshot!(reported("unwritten-key", &format!(r#"{c}"{{}}"]; b [shape=parallelogram, script="{{{{ context.output.c.x }}}}", stdin_source="context.verdict"]"#)), @r"
+        insta::assert_snapshot!(reported("unwritten-key", &format!(r#"{c}"{{}}"]; b [shape=parallelogram, script="{{{{ context.output.c.x }}}}", stdin_source="context.verdict"]"#)), @r#"
         1:166 warning: no stage before this writes `verdict`
           at: context.verdict
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `b`
-        ");
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `b`
+        "#);
     }
 
     #[test]
@@ -526,11 +530,11 @@ mod tests {
           at: context.last_answer
           fix: read one of last_stage, last_response, failure_class, failure_signature
         ");
-        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [shape=parallelogram, script="{{ context.verdict }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [shape=parallelogram, script="{{ context.verdict }}"]"#), @r#"
         1:107 warning: no stage before this writes `verdict`
           at: context.verdict
-          fix: only an agent or prompt node, by its context_updates, writes it: put one before `b`
-        ");
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `b`
+        "#);
     }
 
     #[test]
@@ -582,14 +586,14 @@ mod tests {
 
     #[test]
     fn stop_conditions_read_the_sub_workflow() {
-        insta::assert_snapshot!(reported("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [shape=parallelogram, script=x] }", manager.stop_condition="command.exit_code=0 || done=true || response.x"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [shape=parallelogram, script=x] }", manager.stop_condition="command.exit_code=0 || done=true || response.x"]"#), @r#"
         1:188 warning: no stage of the sub-workflow of `m` writes `done`
           at: done
-          fix: only an agent or prompt node, by its context_updates, writes it
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it
         1:201 warning: no stage of the sub-workflow of `m` writes `response.x`: there is no node `x`
           at: response.x
           fix: name a node of this workflow
-        ");
+        "#);
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [prompt=x] }", manager.stop_condition="done=true"]"#), @"nothing");
     }
 }
