@@ -60,7 +60,8 @@ fn misuse(checking: &Checking<'_>, place: Place, name: &str) -> Option<Misuse> {
     {
         return Some(Misuse::Foreign(fix));
     }
-    let places = [Place::Graph, Place::Node, Place::Edge];
+    // Of an attribute of both, an edge's author means its node.
+    let places = [Place::Node, Place::Graph, Place::Edge];
     if let Some(other) = places.into_iter().find(|place| is_known(*place)) {
         return Some(Misuse::Elsewhere(other));
     }
@@ -250,11 +251,14 @@ mod tests {
           fix: did you mean `goal_gate`?
         ");
         insta::assert_snapshot!(reported("misspelled-attribute", r#"start -> a -> exit [x.condition="x"]; a [x.promt="x", "x.goal_gat"=true]"#), @"nothing");
-        insta::assert_snapshot!(reported("misspelled-attribute", r#"start -> a -> exit [max_visits=3]; a [condition="x"]"#), @r"
+        insta::assert_snapshot!(reported("misspelled-attribute", r#"start -> a -> exit [max_visits=3, on_failure=stop]; a [condition="x"]"#), @r"
         1:33 warning: `max_visits` has no effect on edges
           at: max_visits
           fix: it is an attribute of nodes: write it in a statement of the node's own, NODE [max_visits=…]
-        1:51 warning: `condition` has no effect on nodes
+        1:47 warning: `on_failure` has no effect on edges
+          at: on_failure
+          fix: it is an attribute of nodes: write it in a statement of the node's own, NODE [on_failure=…]
+        1:68 warning: `condition` has no effect on nodes
           at: condition
           fix: it is an attribute of edges
         ");

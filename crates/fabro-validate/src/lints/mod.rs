@@ -1,5 +1,6 @@
 //! One lint a file. Each adds what it finds; the caller sorts and drops repetitions.
 
+mod absolute_cd;
 mod all_conditional;
 mod chain_attribute;
 mod child_workflow;
@@ -15,7 +16,9 @@ mod fan_out_join;
 mod file_outside;
 mod freeform_edges;
 mod goal_gate_bypass;
+mod goal_gate_retry;
 mod isolation;
+mod keyword_node_id;
 mod label_condition;
 mod label_template;
 mod missing_attribute;
@@ -52,6 +55,7 @@ use crate::findings::Findings;
 type Lint = fn(&Checking<'_>, &mut Findings);
 
 const LINTS: &[Lint] = &[
+    absolute_cd::check,
     all_conditional::check,
     chain_attribute::check,
     child_workflow::check,
@@ -67,7 +71,9 @@ const LINTS: &[Lint] = &[
     file_outside::check,
     freeform_edges::check,
     goal_gate_bypass::check,
+    goal_gate_retry::check,
     isolation::check,
+    keyword_node_id::check,
     label_condition::check,
     label_template::check,
     missing_attribute::check,
