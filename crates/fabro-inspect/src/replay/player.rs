@@ -355,7 +355,7 @@ impl Player {
             NodeKind::Human => {
                 let end = match self.attempt(key).choice.take() {
                     Some(choice) => {
-                        let outcome = choice.outcome(&stage.context);
+                        let outcome = choice.outcome(&stage);
                         Outcome { notes: end.outcome().notes, ..outcome }.into()
                     }
                     None => taken(&end),
