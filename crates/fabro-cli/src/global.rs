@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ColorChoice};
-use fabro_config::{Findings, Settings, user_settings_file};
+use fabro_config::{Findings, Settings, Unsupported, user_settings_file};
 use fabro_engine::checkpoint::StageName;
 use fabro_engine::read_all;
 use fabro_events::{Event, timestamp};
@@ -67,12 +67,22 @@ pub fn logins_dir() -> Option<PathBuf> {
 
 /// The settings of project and user, and the warnings of their files.
 pub fn settings_and_warnings() -> anyhow::Result<(Settings, Vec<Findings>)> {
-    Ok(fabro_config::settings(&cwd()?, user_file().as_deref(), home().as_deref())?)
+    settings_with(Unsupported::Refused)
+}
+
+fn settings_with(unsupported: Unsupported) -> anyhow::Result<(Settings, Vec<Findings>)> {
+    let user = user_file();
+    Ok(fabro_config::settings_as(&cwd()?, user.as_deref(), home().as_deref(), unsupported)?)
 }
 
 /// The settings of project and user; warnings go to stderr.
 pub fn settings() -> anyhow::Result<Settings> {
-    let (settings, warnings) = settings_and_warnings()?;
+    settings_to_run(Unsupported::Refused)
+}
+
+/// The same for a run, in which the user may have chosen a sandbox.
+pub fn settings_to_run(unsupported: Unsupported) -> anyhow::Result<Settings> {
+    let (settings, warnings) = settings_with(unsupported)?;
     for warning in warnings {
         stderr(&format!("{warning}\n"));
     }

@@ -74,15 +74,15 @@ pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};
 pub use git::{GitAuthor, GitSettings};
 pub use hooks::{Hook, HookAction, HookEvent, OnHookError};
-pub use locate::{RunFile, Target, load, locate, locate_to_check, workflow_files, workflow_names};
+pub use locate::{RunFile, Target, load, locate, locate_as, workflow_files, workflow_names};
 pub use model::{ModelSettings, ScriptUse};
 pub use provider::ProviderSettings;
-pub use reader::SettingsReview;
+pub use reader::{SettingsReview, Unsupported};
 pub use review::{SettingsFile, review_settings};
 pub use run::{ArtifactPatterns, Execution, PrepareStep, RunConfig, parse};
 pub use sandbox::{SandboxProvider, SandboxSettings, Workspace};
 pub use settings::{
-    RunDefaults, Settings, parse_settings, settings, settings_files, settings_to_check,
+    RunDefaults, Settings, parse_settings, settings, settings_as, settings_files,
     user_settings_file,
 };
 pub use spelling::spelled_as_on_disk;

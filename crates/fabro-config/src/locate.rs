@@ -132,16 +132,12 @@ pub fn locate(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Conf
     locate_as(arg, cwd, home, Unsupported::Refused)
 }
 
-/// Like [`locate`], for checks that run nothing: unsupported settings of upstream, which a run refuses, are warnings.
+/// Like [`locate`], with unsupported settings of upstream treated in this way.
 ///
 /// # Errors
 ///
 /// As [`locate`].
-pub fn locate_to_check(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
-    locate_as(arg, cwd, home, Unsupported::Reported)
-}
-
-fn locate_as(
+pub fn locate_as(
     arg: &str,
     cwd: &Path,
     home: Option<&Path>,

@@ -11,7 +11,9 @@ use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use crate::checked_settings::CheckedSettings;
 use crate::schema::{Kind, RUN, Schema};
-use crate::upstream::{Handling, RULE as UPSTREAM_RULE, has_upstream_below, upstream};
+use crate::upstream::{
+    Handling, RULE as UPSTREAM_RULE, SANDBOX_RULE, has_upstream_below, upstream,
+};
 
 /// Beyond so many findings no similar names are looked for: that takes longer than all else.
 const MAX_SUGGESTIONS: usize = 100;
@@ -37,11 +39,13 @@ pub(crate) struct Reader {
     schema: Schema,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) errors: usize,
-    understood: Vec<(String, Span)>,
-    settings: Vec<(String, Span)>,
+    pub(crate) understood: Vec<(String, Span)>,
+    pub(crate) settings: Vec<(String, Span)>,
     pub(crate) without_effect: Vec<(String, Span, &'static str)>,
     /// Values of settings that stand at another name, by the name of ours.
-    moved: Vec<(&'static str, Value)>,
+    pub(crate) moved: Vec<(&'static str, Value)>,
+    /// `run.environment` is read as settings of the sandbox.
+    has_environment: bool,
     /// The names of the HTTP tools so far.
     pub(crate) tools: BTreeSet<String>,
     /// The URLs of the webhooks so far.
@@ -50,9 +54,11 @@ pub(crate) struct Reader {
 
 /// How to treat an unsupported setting of upstream that changes where stages run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsupported {
+pub enum Unsupported {
     /// As an error: without it, a run would behave differently.
     Refused,
+    /// As an error, unless it is about the sandbox: the user has chosen one for the run.
+    SandboxChosen,
     /// As a warning, for checks that run nothing.
     Reported,
 }
@@ -70,8 +76,14 @@ pub(crate) fn read(
 ) -> Result<(CheckedSettings, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (settings, review) = review(text, schema);
     let mut findings = review.findings;
-    if unsupported == Unsupported::Reported {
-        findings.iter_mut().filter(|it| it.rule == UPSTREAM_RULE).for_each(report_only);
+    match unsupported {
+        Unsupported::Refused => {}
+        Unsupported::SandboxChosen => findings.retain(|it| it.rule != SANDBOX_RULE),
+        Unsupported::Reported => {
+            let is_of_upstream =
+                |it: &&mut Diagnostic| [UPSTREAM_RULE, SANDBOX_RULE].contains(&it.rule);
+            findings.iter_mut().filter(is_of_upstream).for_each(report_only);
+        }
     }
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(findings);
@@ -100,6 +112,7 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
     let mut reader = Reader::new(schema);
     let mut settings = Map::new();
     if reader.version(root.get_ref()) {
+        reader.has_environment = reader.environment(root.get_ref());
         settings = reader.table("", "", root.get_ref());
     }
     let mut settings = Value::Object(settings);
@@ -192,6 +205,7 @@ impl Reader {
             settings: Vec::new(),
             without_effect: Vec::new(),
             moved: Vec::new(),
+            has_environment: false,
             tools: BTreeSet::new(),
             webhooks: BTreeSet::new(),
         }
@@ -221,6 +235,7 @@ impl Reader {
                 Some(Handling::Same(ours)) => {
                     self.renamed(&full, pattern, ours, key, node, &mut map);
                 }
+                Some(_) if self.has_environment && key_pattern == "run.environment" => {}
                 Some(handling) => self.upstream(&full, key, node, handling),
                 None => {
                     let value = self.setting(&full, &key_pattern, key, node);
@@ -322,7 +337,7 @@ impl Reader {
         Value::Array(tables)
     }
 
-    fn kind(&self, pattern: &str) -> Option<Kind> {
+    pub(crate) fn kind(&self, pattern: &str) -> Option<Kind> {
         let mut settings = self.schema.iter().copied().flatten();
         settings.find(|(name, _)| *name == pattern).map(|(_, kind)| *kind)
     }

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
 use crate::store_dir::{STORE_DIR, project_dir, project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
-use crate::trust::read_trusted;
+use crate::trust::{MAX_LINKS, read_trusted};
 use crate::webhooks::{self, Webhook};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
@@ -236,20 +237,12 @@ pub fn settings(
     settings_as(cwd, user_file, home, Unsupported::Refused)
 }
 
-/// Like [`settings`], for checks that run nothing: unsupported settings of upstream, which a run refuses, are warnings.
+/// Like [`settings`], with unsupported settings of upstream treated in this way.
 ///
 /// # Errors
 ///
 /// As [`settings`].
-pub fn settings_to_check(
-    cwd: &Path,
-    user_file: Option<&Path>,
-    home: Option<&Path>,
-) -> Result<(Settings, Vec<Findings>), ConfigError> {
-    settings_as(cwd, user_file, home, Unsupported::Reported)
-}
-
-fn settings_as(
+pub fn settings_as(
     cwd: &Path,
     user_file: Option<&Path>,
     home: Option<&Path>,
@@ -284,14 +277,31 @@ fn settings_as(
 /// any name in the project. Whether the file exists does not matter.
 fn refuse_writable_user_file(user_file: Option<&Path>, root: &Path) -> Result<(), ConfigError> {
     let Some(file) = user_file else { return Ok(()) };
-    let is_writable = file.strip_prefix(root).is_ok_and(|inside| {
-        let names: Vec<_> = inside.iter().map(|name| name.to_string_lossy()).collect();
-        ControlFile::of(names.iter().map(|name| &**name)) != Some(ControlFile::Found)
-    });
-    if is_writable {
+    let is_writable = |file: &Path, root: &Path| {
+        file.strip_prefix(root).is_ok_and(|inside| {
+            let names: Vec<_> = inside.iter().map(|name| name.to_string_lossy()).collect();
+            ControlFile::of(names.iter().map(|name| &**name)) != Some(ControlFile::Found)
+        })
+    };
+    let real_root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    if is_writable(file, root) || is_writable(&resolved(file), &real_root) {
         return Err(ConfigError::UserFile { file: file.to_owned(), root: root.to_owned() });
     }
     Ok(())
+}
+
+/// A path with its links resolved, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.with_file_name("").join(target),
+            Err(_) => break,
+        }
+    }
+    let parent = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    let Some((dir, real)) = parent else { return path };
+    path.strip_prefix(dir).map_or_else(|_| real.clone(), |rest| real.join(rest))
 }
 
 /// Refuses a nested project without settings (a `.git` or a store) that hides the settings of the
@@ -323,7 +333,7 @@ fn refuse_nested_project(cwd: &Path) -> Result<(), ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -378,6 +388,14 @@ mod tests {
         check(".xdg/fabro/config.toml", true);
         check(".config/fabro/config.toml", false);
         check("/elsewhere/fabro/config.toml", false);
+        // Through links, also where the file does not exist yet.
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("dotfiles")).unwrap();
+        symlink(dir.path().join("dotfiles"), home.path().join("fabro")).unwrap();
+        symlink(dir.path().join("config.toml"), home.path().join("config.toml")).unwrap();
+        check(home.path().join("fabro/config.toml").to_str().unwrap(), true);
+        check(home.path().join("config.toml").to_str().unwrap(), true);
+        check(home.path().join("other/config.toml").to_str().unwrap(), false);
     }
 
     #[test]
@@ -430,7 +448,8 @@ mod tests {
         let user = link("user.toml");
         fs::rename(&user, dir.path().join(".fabro/user.toml")).unwrap();
         let user = dir.path().join(".fabro/user.toml");
-        assert!(is_link(settings(dir.path(), Some(&user), None).unwrap_err()));
+        let refused = settings(dir.path(), Some(&user), None);
+        assert!(matches!(refused, Err(ConfigError::UserFile { .. })));
         settings(dir.path(), None, None).unwrap();
         // Run files, and workflows by path and by name.
         let locate = |arg| crate::locate(arg, dir.path(), None).unwrap_err();

@@ -12,12 +12,17 @@ pub(crate) enum Handling {
     Lost(&'static str, &'static str),
     /// The file is refused, for a run without it would be dangerous. Why, and what to do.
     Refused(&'static str, &'static str),
+    /// The same, unless the user chooses a sandbox for the run.
+    OtherSandbox(&'static str, &'static str),
 }
 
-use Handling::{Lost, NoEffect, Refused, Same};
+use Handling::{Lost, NoEffect, OtherSandbox, Refused, Same};
 
 /// The lint rule of findings about upstream settings.
 pub(crate) const RULE: &str = "upstream-setting";
+
+/// The lint rule of findings about sandboxes that only upstream has.
+pub(crate) const SANDBOX_RULE: &str = "upstream-sandbox";
 
 const DESCRIBES: &str = "it describes, and no run depends on it";
 const OTHER_PROVIDER: &str = "it belongs to another sandbox provider";
@@ -97,8 +102,8 @@ const UPSTREAM: &[(&str, Handling)] = &[
     ("run.sandbox.local.worktree_mode", Lost("stages change the files of the working directory itself, not of a worktree", "set `run.git.worktree = true`")),
     // What must not be passed over.
     ("run.hooks.prompt", Refused("a hook runs a command or sends a request", "ask the model in a script or in a stage")),
-    ("run.sandbox.devcontainer", Refused("scripts would run on this machine, not in the container", "start fabro in the container, and remove this setting")),
-    ("run.environment", Refused("scripts would run on this machine, without the isolation it asks for", "start fabro in that environment, and remove this setting")),
+    ("run.sandbox.devcontainer", OtherSandbox("scripts would run on this machine, not in the container", "choose a sandbox by `--sandbox`, or start fabro in the container and remove this setting")),
+    ("run.environment", OtherSandbox("scripts would run on this machine, without the isolation it asks for", "choose a sandbox by `--sandbox`, or set `run.sandbox`; environments with the providers `local` and `docker` in the same file are read")),
     ("run.working_dir", Refused("scripts would run in the directory where the run is started", "remove it, and start the run in that directory")),
 ];
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use fabro_redact::is_secret_name;
-use fabro_types::{Date, nearest, one_of};
+use fabro_types::{Date, Diagnostic, nearest, one_of};
 use serde_json::{Map, Number, Value, json};
 use toml::de::DeValue;
 
-use crate::reader::{Node, Reader, entries, integer, join};
+use crate::reader::{Node, Reader, entries, integer, join, span};
 use crate::sandbox::SandboxProvider;
 use crate::schema::{Kind, PROVIDER_KINDS};
+use crate::upstream::SANDBOX_RULE;
 use crate::variables::{has_variable, is_variable};
 
 /// Half of what a JSON reader takes, so that an input may be put inside other values.
@@ -21,6 +22,8 @@ pub(crate) enum Problem {
     WrongType(&'static str),
     /// The rest of a sentence that begins with the name of the setting.
     Invalid { message: String, fix: String },
+    /// The same, of a sandbox that only upstream has.
+    OtherSandbox { message: String, fix: String },
 }
 
 fn invalid<T>(message: impl Into<String>, fix: impl Into<String>) -> Result<T, Problem> {
@@ -83,6 +86,13 @@ impl Reader {
             }
             Err(Problem::Invalid { message, fix }) => {
                 self.error(node, format!("`{name}` {message}"), &fix);
+                None
+            }
+            Err(Problem::OtherSandbox { message, fix }) => {
+                self.errors += 1;
+                let at = span(node.span());
+                let message = format!("`{name}` {message}");
+                self.diagnostics.push(Diagnostic::error(SANDBOX_RULE, at, message).with_fix(fix));
                 None
             }
         }
@@ -217,18 +227,16 @@ fn sandbox<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     if SandboxProvider::parse(name).is_some() {
         return Ok(name);
     }
-    invalid(
-        format!(
-            "is `{name}`, a sandbox that this version does not have: scripts would run on this machine"
-        ),
-        match nearest(name, SandboxProvider::NAMES) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                "use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox"
-                    .to_owned()
-            }
-        },
-    )
+    let message = format!(
+        "is `{name}`, a sandbox that this version does not have: scripts would run on this machine"
+    );
+    match nearest(name, SandboxProvider::NAMES) {
+        Some(near) => invalid(message, format!("did you mean `{near}`?")),
+        None => {
+            let fix = "use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox";
+            Err(Problem::OtherSandbox { message, fix: fix.to_owned() })
+        }
+    }
 }
 
 fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {

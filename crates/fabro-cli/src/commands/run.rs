@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
-use fabro_config::{SandboxProvider, Target};
+use fabro_config::{SandboxProvider, Target, Unsupported, locate_as};
 use fabro_run::{Bundle, LoadedWorkflow, Overrides, Run, RunError, RunSpec};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean, diagnostics};
@@ -17,7 +17,7 @@ use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, cwd, home, quoted, settings};
+use crate::global::{Global, cwd, home, quoted, settings_to_run};
 use crate::output;
 use crate::values::{KeyValue, amount, key_value};
 
@@ -104,13 +104,19 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     let home = home();
     let cwd = cwd()?;
-    let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;
+    let unsupported = match (args.dry_run, args.sandbox.is_some()) {
+        // Nothing runs.
+        (true, _) => Unsupported::Reported,
+        (_, true) => Unsupported::SandboxChosen,
+        _ => Unsupported::Refused,
+    };
+    let target = locate_as(&args.workflow, &cwd, home.as_deref(), unsupported)?;
     print_warnings(&target);
     let shown = args.shown;
     let named = args.workflow.clone();
     let detached = args.detach;
     let overrides = overrides(args)?;
-    let settings = settings()?;
+    let settings = settings_to_run(unsupported)?;
     let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())?;
     let is_talkative = !shown.json && !shown.quiet;
     let findings = is_talkative.then(|| findings_text(&spec, &named, global.paint_stderr()));

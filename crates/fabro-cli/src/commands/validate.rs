@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCompleter;
 use fabro_config::{
-    ConfigError, Findings, RunFile, Settings, locate_to_check, settings_files, settings_to_check,
+    ConfigError, Findings, RunFile, Settings, Unsupported, locate_as, settings_as, settings_files,
 };
 use fabro_run::FileSources;
 use fabro_terminal::{Paint, diagnostics};
@@ -190,18 +190,19 @@ fn report_on(args: &ValidateArgs) -> anyhow::Result<Report> {
     let files = settings_files(&cwd, user_file().as_deref());
     report.files.extend(files.into_iter().map(|(path, _)| path));
     // Without them workflows are checked too, but for names of models.
-    let settings = match settings_to_check(&cwd, user_file().as_deref(), home.as_deref()) {
-        Ok((settings, warnings)) => {
-            report
-                .outcomes
-                .extend(warnings.iter().map(|findings| settings_outcome(findings, &cwd)));
-            Some(settings)
-        }
-        Err(error) => {
-            report.outcomes.push(unusable("settings", &error.into(), &cwd));
-            None
-        }
-    };
+    let settings =
+        match settings_as(&cwd, user_file().as_deref(), home.as_deref(), Unsupported::Reported) {
+            Ok((settings, warnings)) => {
+                report
+                    .outcomes
+                    .extend(warnings.iter().map(|findings| settings_outcome(findings, &cwd)));
+                Some(settings)
+            }
+            Err(error) => {
+                report.outcomes.push(unusable("settings", &error.into(), &cwd));
+                None
+            }
+        };
     let of_project = settings.as_ref().map(|it| &it.defaults.inputs);
     let is_new = |(name, _): &&KeyValue| !of_project.is_some_and(|it| it.contains_key(name));
     report.given = args.inputs.iter().filter(is_new).cloned().collect();
@@ -264,7 +265,7 @@ fn wanted(text: &str, cwd: &Path, home: Option<&Path>) -> anyhow::Result<Vec<Wan
     if path.exists() && !is_settings {
         return Ok(vec![Wanted { path: text.into(), run_file: None, is_named: true }]);
     }
-    let target = locate_to_check(text, cwd, home)?;
+    let target = locate_as(text, cwd, home, Unsupported::Reported)?;
     Ok(vec![Wanted { path: target.workflow_file, run_file: target.run_file, is_named: true }])
 }
 

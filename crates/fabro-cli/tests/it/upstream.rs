@@ -121,8 +121,9 @@ fn nothing_runs_without_the_isolation_it_asks_for() {
             // It needs an image, which these files do not name.
             assert_eq!(project.exit(&["run", wanted]), 2, "{file} {provider}");
             if provider == "daytona" {
-                assert_eq!(project.exit(&["validate", wanted]), 2, "{file} {provider}");
+                assert_eq!(project.exit(&["validate", wanted]), 0, "{file} {provider}");
                 assert_eq!(project.exit(&["doctor", "--from-upstream"]), 1, "{file} {provider}");
+                assert_eq!(project.exit(&["run", wanted, "--dry-run"]), 0, "{file} {provider}");
             }
             assert!(!project.path().join("ran").exists(), "{file} {provider}");
         }
@@ -209,4 +210,32 @@ fn a_path_below_fabro_is_in_the_project_s_directory() {
     );
     assert_eq!(project.exit(&["run", "p"]), 0);
     assert_eq!(project.read("out"), "own\n");
+}
+
+#[test]
+fn an_environment_of_upstream_is_a_sandbox() {
+    let environment = |provider: &str| {
+        format!(
+            "_version = 1\n[run.environment]\nid = \"ci\"\n[environments.ci]\nprovider = \"{provider}\"\nimage.docker = \"debian:12\"\nresources = {{ cpu = 2, memory = \"4GB\" }}\n[environments.ci.env]\nWHERE = \"ci\"\n"
+        )
+    };
+    let workflow =
+        "digraph W { start -> a -> exit; a [shape=parallelogram, script=\"echo $WHERE > out\"] }";
+    let project = |provider: &str| {
+        Project::with(&[(".fabro/project.toml", &*environment(provider)), ("w.fabro", workflow)])
+    };
+    let local = project("local");
+    assert_eq!(local.exit(&["run", "w.fabro"]), 0);
+    assert_eq!(local.read("out"), "ci\n");
+    let settings = project("docker").run(&["settings", "--json"]);
+    for part in ["\"docker\"", "\"debian:12\"", "4294967296"] {
+        assert!(settings.contains(part), "{part}: {settings}");
+    }
+    // It is refused, unless the user chooses a sandbox or nothing runs.
+    let daytona = project("daytona");
+    assert_snapshot!(daytona.run(&["run", "w.fabro"]), @"");
+    assert_eq!(daytona.exit(&["run", "w.fabro", "--dry-run"]), 0);
+    assert_eq!(daytona.exit(&["run", "w.fabro", "--sandbox", "local"]), 0);
+    assert_eq!(daytona.read("out"), "\n");
+    assert_eq!(daytona.exit(&["doctor", "--from-upstream"]), 1);
 }

@@ -449,9 +449,9 @@ type = "prompt"
 prompt = "Is this safe?"
 "#), @r"
     run.toml:3:1: `run.working_dir` is not supported: scripts would run in the directory where the run is started (remove it, and start the run in that directory)
-    run.toml:4:6: `run.environment` is not supported: scripts would run on this machine, without the isolation it asks for (start fabro in that environment, and remove this setting)
+    run.toml:4:6: `run.environment` is not supported: scripts would run on this machine, without the isolation it asks for (choose a sandbox by `--sandbox`, or set `run.sandbox`; environments with the providers `local` and `docker` in the same file are read)
     run.toml:7:12: `run.sandbox.provider` is `daytona`, a sandbox that this version does not have: scripts would run on this machine (use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox)
-    run.toml:8:1: `run.sandbox.devcontainer` is not supported: scripts would run on this machine, not in the container (start fabro in the container, and remove this setting)
+    run.toml:8:1: `run.sandbox.devcontainer` is not supported: scripts would run on this machine, not in the container (choose a sandbox by `--sandbox`, or start fabro in the container and remove this setting)
     run.toml:12:8: `run.hooks.type` is `prompt` (use `command` or `http`)
     run.toml:13:1: `run.hooks.prompt` is not supported: a hook runs a command or sends a request (ask the model in a script or in a stage)
     ");
