@@ -31,7 +31,12 @@ pub(crate) fn check_found_store(store: &Path) -> Result<(), ConfigError> {
             return Err(ConfigError::Store { path: dir.to_owned(), owner: foreign.uid() });
         }
     }
-    Ok(())
+    let links = ["runs", "blobs", "heads"].map(|name| store.join(name));
+    let foreign = links.into_iter().find_map(|path| {
+        let found = fs::symlink_metadata(&path).ok()?;
+        (found.is_symlink() && !is_own(&found)).then_some((path, found.uid()))
+    });
+    foreign.map_or(Ok(()), |(path, owner)| Err(ConfigError::Store { path, owner }))
 }
 
 /// Whether this user, root, or the user who called `sudo` owns it.

@@ -35,15 +35,28 @@ pub fn check_owner(path: &Path, root: &Path) -> Result<(), ConfigError> {
     for found in [fs::symlink_metadata(path), fs::metadata(path)].iter().flatten() {
         check_metadata(path, found)?;
     }
+    check_directories(path, root)?;
+    // A link may lead to another directory.
+    if let (Ok(path), Ok(root)) = (path.canonicalize(), root.canonicalize()) {
+        check_directories(&path, &root)?;
+    }
+    check_link(path, root)
+}
+
+/// Refuses the directories from `root` down to a file in which another user can replace it.
+fn check_directories(path: &Path, root: &Path) -> Result<(), ConfigError> {
     let dirs = path.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
     for dir in dirs.filter(|dir| !dir.as_os_str().is_empty()) {
+        let Ok(found) = fs::metadata(dir) else { continue };
+        if !is_own(&found) {
+            return Err(ConfigError::Owner { path: dir.to_owned(), owner: found.uid() });
+        }
         // In a sticky directory, such as `/tmp`, users rename only files of their own.
-        let found = fs::metadata(dir).ok().filter(|found| found.mode() & STICKY == 0);
-        if found.is_some_and(|found| others_may_write(dir, &found)) {
+        if found.mode() & STICKY == 0 && others_may_write(dir, &found) {
             return Err(ConfigError::Writable(dir.to_owned()));
         }
     }
-    check_link(path, root)
+    Ok(())
 }
 
 /// The mode of a directory in which users remove and rename only their own files.
@@ -124,7 +137,7 @@ pub fn check_link(path: &Path, root: &Path) -> Result<(), ConfigError> {
 }
 
 /// The maximum number of symbolic links in a path, as on Linux.
-const MAX_LINKS: usize = 40;
+pub(crate) const MAX_LINKS: usize = 40;
 
 /// The components of a path without `.`; an absolute path begins with `/`.
 fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {

@@ -105,11 +105,11 @@ impl Handler for CommandHandler {
         env.extend(own.iter().cloned());
         env.extend(variables(&stage));
         let mut reads = vec![stage.dir(), local_dir(&stage.run_dir), stage.run_dir.join(FILES)];
-        reads.extend(
-            Some(stage.context.text(crate::WORKFLOW_DIR))
-                .filter(|it| !it.is_empty())
-                .map(PathBuf::from),
-        );
+        // A folder that contains the working directory has the files of other projects, too.
+        let workflow_dir = Path::new(stage.context.text(crate::WORKFLOW_DIR));
+        if !Path::new(&stage.run.work_dir).starts_with(workflow_dir) {
+            reads.push(workflow_dir.to_owned());
+        }
         let request = Request {
             script: &script,
             language,

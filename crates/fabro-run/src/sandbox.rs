@@ -267,8 +267,9 @@ fn refused(settings: &SandboxSettings, error: &SandboxError) -> SetupError {
 fn hidden(run_dir: &Path, work_dir: &Path) -> Vec<PathBuf> {
     let own = run_dir.parent().map(|runs| store_of(runs).to_owned());
     let of_projects = work_dir.ancestors().map(|dir| dir.join(".fabro/state"));
-    let settings = variable("XDG_CONFIG_HOME").map(|dir| Path::new(&dir).join("fabro"));
-    let settings = settings.filter(|dir| dir.is_absolute() && dir.is_dir());
+    let of_variable = |name, below| Some(Path::new(&variable(name)?).join(below));
+    let settings = [of_variable("XDG_CONFIG_HOME", "fabro"), of_variable("HOME", ".config/fabro")];
+    let settings = settings.into_iter().flatten().filter(|dir| dir.is_absolute() && dir.is_dir());
     own.into_iter().chain(of_projects.filter(|state| state.is_dir())).chain(settings).collect()
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use fabro_config::{check_named_file, project_root, spelled_as_on_disk};
 use fabro_graph::{MAX_FILE_BYTES, Sources};
-use fabro_types::control_files::FABRO_DIR;
+use fabro_types::control_files::{FABRO_DIR, STORE_FILE};
 
 /// The maximum number of files of a folder that suggestions are made from.
 const MAX_LISTED: usize = 10_000;
@@ -68,11 +68,24 @@ impl Sources for FileSources {
         let full = self.full(path);
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(full.clone());
         check_named_file(&full, &self.workflow).map_err(|error| error.to_string())?;
+        if is_in_store(&full, &self.workflow.with_file_name("")) {
+            return Err("it is in the record of runs".to_owned());
+        }
         let text = without_mark(read_text(&full)?);
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.insert(path.to_owned(), text.clone());
         Ok(text)
     }
+}
+
+/// Whether a file is in a store that the workflow is not in. Agents may not read it, but may write files that
+/// include others.
+fn is_in_store(file: &Path, workflow_dir: &Path) -> bool {
+    let (Ok(file), Ok(dir)) = (file.canonicalize(), workflow_dir.canonicalize()) else {
+        return false;
+    };
+    let mut above = file.ancestors().skip(1).take_while(|above| !dir.starts_with(above));
+    above.any(|above| above.join(STORE_FILE).is_file())
 }
 
 /// Reads a text file of at most 16 MB; a larger one is refused before it is read. Pipes and devices are

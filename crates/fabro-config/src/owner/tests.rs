@@ -34,6 +34,12 @@ fn a_store_of_another_user_is_refused() {
     // The user's own directory, which root works in.
     chown(dir.path(), Some(12345), None).unwrap();
     check_found_store(&store).unwrap();
+    let runs = store.join("runs");
+    symlink("/", &runs).unwrap();
+    check_found_store(&store).unwrap();
+    lchown(&runs, Some(12345), None).unwrap();
+    assert!(matches!(check_found_store(&store), Err(ConfigError::Store { owner: 12345, .. })));
+    fs::remove_file(&runs).unwrap();
     // Their link may lead to a directory of root.
     fs::remove_dir(&store).unwrap();
     symlink("/", &store).unwrap();

@@ -25,6 +25,19 @@ fn files_that_others_can_write_are_refused() {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(check_owner(&file, dir.path()).is_ok(), expect, "{mode:o}");
     }
+    // The directory that a link leads to counts.
+    let open = dir.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(open.join("AGENTS.md"), "").unwrap();
+    let link = dir.path().join("CLAUDE.md");
+    symlink(open.join("AGENTS.md"), &link).unwrap();
+    assert!(matches!(check_owner(&link, dir.path()), Err(ConfigError::Writable(_))));
+    if geteuid().is_root() {
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        chown(&open, Some(12345), None).unwrap();
+        assert!(matches!(check_owner(&link, dir.path()), Err(ConfigError::Owner { .. })));
+    }
 }
 
 #[test]

@@ -161,7 +161,9 @@ impl AnnouncedCall {
     fn may_remove(&self, files: &LocalFiles) -> bool {
         let paths = self.paths.iter().filter_map(|path| path.to_str());
         let texts = self.texts.iter().map(String::as_str).filter(|it| is_path(files, it));
-        let all: Vec<&str> = paths.chain(texts).collect();
+        let elsewhere: Vec<String> = self.elsewhere(files).collect();
+        let elsewhere = elsewhere.iter().map(String::as_str).filter(|it| is_path(files, it));
+        let all: Vec<&str> = paths.chain(texts).chain(elsewhere).collect();
         let is_pattern = |path: &str| {
             !path.contains(char::is_whitespace) && !is_literal(files, Path::new(path), SHELL_CHARS)
         };
@@ -345,6 +347,8 @@ mod tests {
         assert!(ground.input("move", &json!({ "from": "instructions", "to": "other" })));
         assert!(!ground.input("move", &json!({ "from": "instructions", "to": ".github" })));
         assert!(!ground.input("delete", &json!({ "dir": ground.at("") })));
+        assert!(!ground.input("delete", &json!({ "cwd": ".", "path": "guarded" })));
+        assert!(!ground.input("delete", &json!({ "cwd": "guarded", "path": "sub" })));
         assert!(
             !ground.covered("edit", &json!({ "rawInput": { "to": ground.at("ok.txt") } })),
             "no path"

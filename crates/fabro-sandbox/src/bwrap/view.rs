@@ -406,11 +406,14 @@ pub(crate) fn repository(work_dir: &Path, home: Option<&Path>) -> Option<PathBuf
     let back = fs::read_to_string(git_dir.join("gitdir")).unwrap_or_default();
     let is_worktree = Path::new(back.trim()).canonicalize().is_ok_and(|back| back == found);
     let mut above = top.ancestors().skip(1);
-    if !is_worktree && !above.any(|above| git_dir.starts_with(above.join(".git"))) {
+    let common = if is_worktree {
+        // The linked worktrees of a repository are in `worktrees` in it: a `commondir` could name another one.
+        git_dir.parent().filter(|links| links.ends_with("worktrees"))?.parent()?.to_owned()
+    } else if above.any(|above| git_dir.starts_with(above.join(".git"))) {
+        git_dir
+    } else {
         return None;
-    }
-    let common = fs::read_to_string(git_dir.join("commondir")).unwrap_or_else(|_| ".".to_owned());
-    let common = git_dir.join(common.trim()).canonicalize().ok()?;
+    };
     let is_repository = common.join("HEAD").is_file()
         && common.join("objects").is_dir()
         && common.join("refs").is_dir();
