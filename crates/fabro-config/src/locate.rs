@@ -82,6 +82,7 @@ impl RunFile {
             agent: self.config.agent.clone().resolved(&self.path, home)?,
             on_failure: self.config.on_failure,
             max_cost: self.config.max_cost,
+            command_timeout: self.config.command_timeout,
             on_unavailable: self.config.on_unavailable,
             retry_unavailable: self.config.retry_unavailable,
             resume_threads: self.config.resume_threads,

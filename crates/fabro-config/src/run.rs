@@ -37,6 +37,8 @@ pub struct RunConfig {
     pub on_failure: Option<OnFailure>,
     /// `run.max_cost`: the spending limit in US dollars of a workflow without its own.
     pub max_cost: Option<f64>,
+    /// `run.command_timeout`: the timeout of commands without their own.
+    pub command_timeout: Option<Duration>,
     /// `run.on_unavailable`: what follows when no model or agent is available, where the workflow
     /// does not say.
     pub on_unavailable: Option<OnUnavailable>,
@@ -160,6 +162,7 @@ pub(crate) fn parse_as(
         agent: checked.take("/run/agent"),
         on_failure: checked.take("/run/on_failure"),
         max_cost: checked.take("/run/max_cost"),
+        command_timeout: checked.take("/run/command_timeout"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         resume_threads: checked.take("/run/resume_threads"),

@@ -150,6 +150,7 @@ const COMMON: &[Setting] = &[
     ("run.model.script_when", Word(&["no_provider", "always"])),
     ("run.on_failure", Word(&["stop", "exit", "route", "succeed", "continue"])),
     ("run.max_cost", Positive("an amount in US dollars")),
+    ("run.command_timeout", Duration),
     ("run.on_unavailable", Word(&["pause", "fail"])),
     ("run.retry_unavailable", Duration),
     ("run.resume_threads", Bool),

@@ -39,6 +39,8 @@ pub struct Settings {
     pub on_failure: Option<OnFailure>,
     /// `run.max_cost`: the spending limit in US dollars of a workflow without its own.
     pub max_cost: Option<f64>,
+    /// `run.command_timeout`: the timeout of commands without their own.
+    pub command_timeout: Option<Duration>,
     /// `run.on_unavailable`: what follows when no model or agent is available, where the workflow
     /// does not say.
     pub on_unavailable: Option<OnUnavailable>,
@@ -150,6 +152,7 @@ impl Settings {
             agent: self.agent.or(weaker.agent),
             on_failure: self.on_failure.or(weaker.on_failure),
             max_cost: self.max_cost.or(weaker.max_cost),
+            command_timeout: self.command_timeout.or(weaker.command_timeout),
             on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
             resume_threads: self.resume_threads.or(weaker.resume_threads),
@@ -187,6 +190,7 @@ fn parse_with(
         agent: checked.take("/run/agent"),
         on_failure: checked.take("/run/on_failure"),
         max_cost: checked.take("/run/max_cost"),
+        command_timeout: checked.take("/run/command_timeout"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         resume_threads: checked.take("/run/resume_threads"),

@@ -48,6 +48,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
 use fabro_types::{Fidelity, NodeKind, OnFailure, OnUnavailable, Severity, label_matches};
@@ -81,7 +82,7 @@ pub struct Plan {
     joins: BTreeMap<NodeIx, OnceLock<Option<NodeIx>>>,
 }
 
-/// Project-wide defaults for graph attributes.
+/// Project-wide defaults for attributes of the graph and of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GraphDefaults {
     /// The failure policy.
@@ -90,6 +91,8 @@ pub struct GraphDefaults {
     pub on_unavailable: Option<OnUnavailable>,
     /// The spending limit in US dollars.
     pub max_cost: Option<f64>,
+    /// The timeout of commands.
+    pub command_timeout: Option<Duration>,
 }
 
 /// Why a workflow cannot run. Validation reports the same findings.
@@ -162,13 +165,19 @@ impl Plan {
         &self.workflow
     }
 
-    /// The plan with these defaults for attributes that the graph does not set.
+    /// The plan with these defaults for attributes that the workflow does not set.
     #[must_use]
     pub fn with_defaults(mut self, defaults: GraphDefaults) -> Self {
         let graph = &mut self.graph;
         graph.on_failure = graph.on_failure.or(defaults.on_failure);
         graph.on_unavailable = graph.on_unavailable.or(defaults.on_unavailable);
         graph.max_cost = graph.max_cost.or(defaults.max_cost);
+        for (node, spec) in self.workflow.nodes().zip(&mut self.nodes) {
+            // `timeout=0` turns the default off.
+            if spec.kind == NodeKind::Command && node.attrs.get("timeout").is_none() {
+                spec.timeout = defaults.command_timeout;
+            }
+        }
         self
     }
 

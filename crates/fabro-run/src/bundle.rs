@@ -87,6 +87,9 @@ pub struct RunSettings {
     /// The spending limit in US dollars, unless the workflow sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<f64>,
+    /// The timeout of commands without their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_timeout: Option<Duration>,
     /// What follows when no model or agent is available, where the workflow does not say.
     pub on_unavailable: Option<OnUnavailable>,
     /// After which time a run that paused because of that retries.
@@ -124,12 +127,13 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// The defaults for attributes that the graph does not set.
+    /// The defaults for attributes that the workflow does not set.
     pub(crate) fn graph_defaults(&self) -> GraphDefaults {
         GraphDefaults {
             on_failure: self.on_failure,
             on_unavailable: self.on_unavailable,
             max_cost: self.max_cost,
+            command_timeout: self.command_timeout,
         }
     }
 }

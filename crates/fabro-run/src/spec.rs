@@ -274,6 +274,7 @@ fn merged_settings(
         agent: configured.agent,
         on_failure: configured.on_failure,
         max_cost: configured.max_cost,
+        command_timeout: configured.command_timeout,
         on_unavailable: configured.on_unavailable,
         retry_unavailable: configured.retry_unavailable,
         resume_threads: configured.resume_threads,

@@ -367,6 +367,29 @@ fn settings_say_what_follows_a_failure() {
     check("on_failure = 'exit'", "", "node [on_failure=succeed]", "succeeded");
 }
 
+/// The timeout of the project holds for commands without their own, also those of sub-workflows.
+#[test]
+fn settings_limit_how_long_commands_take() {
+    let check = |settings: &str, node: &str, expect: &str| {
+        let command = format!("a [script=\"sleep 0.4\", {node}]");
+        let child = format!("digraph {{ start -> a -> exit; {command} }}");
+        let parent = "digraph { start -> m -> exit; m [shape=house, stack.child_workflow=\"c.fabro\", on_failure=stop] }";
+        let settings = format!("_version = 1\n[run]\non_failure = 'stop'\n{settings}\n");
+        let files = [("c.fabro", &*child), ("p.fabro", parent), (".fabro/config.toml", &*settings)];
+        for file in ["c.fabro", "p.fabro"] {
+            let project = Project::with(&files);
+            project.exit(&["run", file, "--quiet"]);
+            let runs = project.json(&["ps", "--json"]);
+            assert_eq!(runs[0]["status"], expect, "{settings} {node} {file}");
+        }
+    };
+    check("", "", "succeeded");
+    check("command_timeout = '100ms'", "", "failed");
+    check("command_timeout = '100ms'", "timeout=1m", "succeeded");
+    check("command_timeout = '100ms'", "timeout=0", "succeeded");
+    check("command_timeout = '1m'", "timeout=100ms", "failed");
+}
+
 /// A limit of the project holds for a workflow without its own, and for its sub-workflows.
 #[test]
 fn settings_limit_what_a_run_spends() {
