@@ -83,7 +83,7 @@ impl Condition {
 
     /// As [`Condition::parse`], where `fill` may replace the value of each clause, for instance one
     /// with placeholders. It gets the value without quotes, and where it stands in the text. What it
-    /// gives is a value whatever is in it: `&&` in it joins nothing.
+    /// gives is one value: `&&` in it joins nothing.
     ///
     /// ```
     /// use fabro_condition::{Condition, Filled};

@@ -230,13 +230,11 @@ fn sandbox<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let message = format!(
         "is `{name}`, a sandbox that this version does not have: scripts would run on this machine"
     );
-    match nearest(name, SandboxProvider::NAMES) {
-        Some(near) => invalid(message, format!("did you mean `{near}`?")),
-        None => {
-            let fix = "use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox";
-            Err(Problem::OtherSandbox { message, fix: fix.to_owned() })
-        }
+    if let Some(near) = nearest(name, SandboxProvider::NAMES) {
+        return invalid(message, format!("did you mean `{near}`?"));
     }
+    let fix = "use `docker`, `bwrap`, `ssh`, `local` if they may run there, or start fabro inside such a sandbox";
+    Err(Problem::OtherSandbox { message, fix: fix.to_owned() })
 }
 
 fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {

@@ -149,7 +149,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A condition. Constants are values in it, whatever they contain.
+    /// A condition, in which each constant is one value.
     pub(crate) fn constant_condition(&mut self, attr: &Attr) -> Result<Condition, SyntaxError> {
         let text = attr.value.as_text();
         if !text.contains("{{") || !self.is_constant(attr) {

@@ -49,8 +49,13 @@ impl Specs {
         let mut findings = workflow.findings().to_vec();
         findings.extend(not_applied(workflow));
         findings.extend(start_errors(workflow));
-        let compiled = Compiled::default();
-        let compiler = Compiler { workflow, constants, reads_constants: false, compiled, findings };
+        let compiler = Compiler {
+            workflow,
+            constants,
+            reads_constants: false,
+            compiled: Compiled::default(),
+            findings,
+        };
         let mut lowering =
             Lowering { attrs: workflow.attrs(), compiler, search_steps: SEARCH_STEPS };
         let graph = lowering.graph();
@@ -236,9 +241,8 @@ impl Lowering<'_> {
     /// rendered when the stage runs.
     fn node_label(&mut self, node: &Node) -> Arc<str> {
         let is_text = node.kind.is_llm() || node.kind == NodeKind::Human;
-        let label = node.attrs.get("label").and_then(|attr| match is_text {
-            true => attr.value.shared_text(),
-            false => self.compiler.label(attr),
+        let label = node.attrs.get("label").and_then(|attr| {
+            if is_text { attr.value.shared_text() } else { self.compiler.label(attr) }
         });
         label.filter(|label| !label.is_empty()).unwrap_or_else(|| Arc::clone(&node.id))
     }
@@ -355,9 +359,8 @@ impl Lowering<'_> {
             Some(EdgeCondition { text, parsed })
         });
         let is_option = self.compiler.workflow.node(edge.from).kind == NodeKind::Human;
-        let label = attrs.get("label").and_then(|attr| match is_option {
-            true => attr.value.shared_text(),
-            false => self.compiler.label(attr),
+        let label = attrs.get("label").and_then(|attr| {
+            if is_option { attr.value.shared_text() } else { self.compiler.label(attr) }
         });
         EdgeSpec {
             from: edge.from,

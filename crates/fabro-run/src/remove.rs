@@ -68,9 +68,8 @@ async fn end_scripts(
     {
         return Ok(());
     }
-    let runs_dir = store.runs_dir();
-    record_processes(RUN_ID_VARIABLE, &runs_dir);
-    let run_dir = runs_dir.join(run.to_string());
+    record_processes(RUN_ID_VARIABLE, &store.runs_dir());
+    let run_dir = store.runs_dir().join(run.to_string());
     let ended = with_lease(store, run, async |_| {
         end_leftover_processes(store, run).await?;
         Ok(rename_left(&run_dir).await?)

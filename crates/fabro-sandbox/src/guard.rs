@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabro_types::ControlFile;
 use fabro_types::running_scripts::{scripts_ended, scripts_run};
-use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
+use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat, symlinkat};
 use rustix::io::Errno;
 
 use crate::ExecError;
@@ -73,6 +74,8 @@ pub(crate) struct ControlGuard {
     guarded: Arc<Guarded>,
     /// The control files at the start of the script, without those that an earlier one has created.
     pub(crate) found: ControlFiles,
+    /// The links among them with their targets: nothing can be mounted on a link, so a script can remove it.
+    links: Vec<(PathBuf, PathBuf)>,
     is_done: bool,
 }
 
@@ -102,7 +105,9 @@ impl ControlGuard {
         }
         state_now.scripts += 1;
         drop(state);
-        Ok(Self { guarded, found, is_done: false })
+        let links = found.iter().filter(|(_, entry)| entry.link.is_some());
+        let links = links.filter_map(|(path, _)| Some((path.clone(), fs::read_link(path).ok()?)));
+        Ok(Self { guarded, links: links.collect(), found, is_done: false })
     }
 
     /// Checks the directory when the script has ended.
@@ -110,7 +115,9 @@ impl ControlGuard {
         self.is_done = true;
         let mut state = self.guarded.state();
         state.scripts -= 1;
-        self.guarded.check(&mut state)
+        let mut check = self.guarded.check(&mut state);
+        restore(&self.guarded.scope.root, &self.links, &mut check);
+        check
     }
 
     /// Checks the directory when the script has ended, and adds a line to its output for each file that was renamed.
@@ -208,6 +215,30 @@ fn rename_new(scope: &Scope, baseline: &ControlFiles, check: &mut Check) {
                     problem: format!("{} cannot be renamed: {source}", path.display()),
                     fix: "remove it",
                     source: Some(source),
+                });
+            }
+        }
+    }
+}
+
+/// Makes the links again that a script has removed.
+fn restore(root: &Path, links: &[(PathBuf, PathBuf)], check: &mut Check) {
+    let is_missing = |path: &Path| {
+        fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    for (path, target) in links.iter().filter(|(path, _)| is_missing(path)) {
+        let inside = path.strip_prefix(root).unwrap_or(path);
+        let name = inside.to_string_lossy();
+        let made = beneath::directory(root, inside.parent().unwrap_or(Path::new("")))
+            .and_then(|dir| symlinkat(target, dir, inside.file_name().unwrap_or_default()));
+        match made {
+            // Writing to a string does not fail.
+            Ok(()) => drop(writeln!(check.renamed, "fabro: {name} was removed, and restored")),
+            Err(error) => {
+                check.error.get_or_insert(ExecError::Unguarded {
+                    problem: format!("{name} was removed, and cannot be restored: {error}"),
+                    fix: "restore it",
+                    source: Some(error.into()),
                 });
             }
         }
@@ -383,6 +414,24 @@ mod tests {
         fabro: later runs would obey demo.fabro, so it was renamed to demo.fabro.from-sandbox
         fabro: later runs would obey demo.fabro.from-sandbox/sub/fabro.toml, so it was renamed to fabro.toml.from-sandbox
         ");
+    }
+
+    #[test]
+    fn removed_links_are_restored() {
+        let ground = Ground::new();
+        ground.write("docs/guide.md");
+        ground.write("sub/x");
+        let link = |name: &str| ground.root.join(name);
+        symlink("docs/guide.md", link("AGENTS.md")).unwrap();
+        symlink("../docs", link("sub/.fabro")).unwrap();
+        let guard = ground.guard();
+        fs::remove_file(link("AGENTS.md")).unwrap();
+        fs::remove_dir_all(link("sub")).unwrap();
+        let check = guard.finish();
+        assert_eq!(check.renamed, "fabro: AGENTS.md was removed, and restored\n");
+        assert_eq!(fs::read_link(link("AGENTS.md")).unwrap(), Path::new("docs/guide.md"));
+        let error = check.error.unwrap().to_string();
+        assert!(error.contains("sub/.fabro was removed, and cannot be restored"), "{error}");
     }
 
     #[test]

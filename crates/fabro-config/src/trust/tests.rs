@@ -20,7 +20,7 @@ fn files_that_others_can_write_are_refused() {
     check(0o646, false);
     check(0o666, false);
     check(0o644, true);
-    // Whoever may write to a directory can replace its files, unless it is sticky.
+    // A user who may write to a directory can replace its files, unless it is sticky.
     for (mode, expect) in [(0o777, false), (0o1777, true), (0o755, true)] {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(check_owner(&file, dir.path()).is_ok(), expect, "{mode:o}");
