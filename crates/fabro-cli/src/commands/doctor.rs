@@ -66,7 +66,7 @@ pub async fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> 
     ];
     checks.extend(space(&dir));
     checks.extend(webhooks(&dir));
-    checks.extend(models().await);
+    checks.extend(models());
     output::report(args.json, &checks, || text(&checks, global.paint_stdout()))?;
     let failed = checks.iter().any(|check| check.status == CheckStatus::Failed);
     Ok(if failed { Exit::FAILED } else { Exit::SUCCEEDED })
@@ -154,7 +154,7 @@ fn existing(dir: &Path) -> PathBuf {
 }
 
 /// Each provider that is configured, and what would answer the stages that name no model.
-async fn models() -> Vec<Check> {
+fn models() -> Vec<Check> {
     let check = |name, status, detail| Check { name, status, detail };
     let settings = match settings() {
         Ok(settings) => settings,
