@@ -356,6 +356,7 @@ mod tests {
         fabro: later runs would obey CLAUDE.md, so it was renamed to CLAUDE.md.from-sandbox
         fabro: later runs would obey a/b/.fabro, so it was renamed to .fabro.from-sandbox
         fabro: later runs would obey fabro.toml, so it was renamed to fabro.toml.from-sandbox
+        fabro: CLAUDE.md was removed, and restored
         ");
         assert!(ground.has("a/b/.fabro.from-sandbox/config.toml"));
         let guard = ground.guard();

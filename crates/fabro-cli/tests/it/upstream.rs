@@ -233,7 +233,11 @@ fn an_environment_of_upstream_is_a_sandbox() {
     }
     // It is refused, unless the user chooses a sandbox or nothing runs.
     let daytona = project("daytona");
-    assert_snapshot!(daytona.run(&["run", "w.fabro"]), @"");
+    assert_snapshot!(daytona.run(&["run", "w.fabro"]), @r"
+    exit 2
+    ── stderr
+    error: DIR/.fabro/project.toml:2:6: `run.environment` is not supported: scripts would run on this machine, without the isolation it asks for (choose a sandbox by `--sandbox`, or set `run.sandbox`; environments with the providers `local` and `docker` in the same file are read)
+    ");
     assert_eq!(daytona.exit(&["run", "w.fabro", "--dry-run"]), 0);
     assert_eq!(daytona.exit(&["run", "w.fabro", "--sandbox", "local"]), 0);
     assert_eq!(daytona.read("out"), "\n");

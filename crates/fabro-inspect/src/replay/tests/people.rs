@@ -16,7 +16,7 @@ const MODEL: &str = r#"{"plan": [{"text": "One."}, {"text": "Two."}]}"#;
 fn people_answer_as_they_did() {
     let taped = Taped::new(GATE).model(MODEL).answers(r#"{"ship": ["N", "yes"]}"#).record();
     assert_snapshot!(summary(&taped.replay()), @"26 compared");
-    assert_snapshot!(summary(&taped.with("Ship it?", "Send it?")), @r"
+    assert_snapshot!(summary(&taped.with("Ship it?", "Send it?")), @r#"
     26 compared
     gate ship@1
     @@ -1,3 +1,3 @@
@@ -24,13 +24,27 @@ fn people_answer_as_they_did() {
     +Send it?
      [Y] Yes → exit
      [N] No → plan
+    context ship@1
+    @@ -4,4 +4,4 @@
+       "human.gate.ship.answer": "N",
+       "human.gate.ship.label": "[N] No",
+    -  "human.gate.ship.question": "Ship it?"
+    +  "human.gate.ship.question": "Send it?"
+     }
     gate ship@2
     @@ -1,3 +1,3 @@
     -Ship it?
     +Send it?
      [Y] Yes → exit
      [N] No → plan
-    ");
+    context ship@2
+    @@ -4,4 +4,4 @@
+       "human.gate.ship.answer": "Y",
+       "human.gate.ship.label": "[Y] Yes",
+    -  "human.gate.ship.question": "Ship it?"
+    +  "human.gate.ship.question": "Send it?"
+     }
+    "#);
     assert_snapshot!(summary(&taped.with("[N] No", "[A] Again")), @r#"
     11 compared
     gate ship@1
