@@ -94,6 +94,16 @@ struct Finding {
     rule: String,
     severity: String,
     line: Option<u64>,
+    #[serde(default)]
+    message: String,
+}
+
+impl Finding {
+    /// Whether a file is missing, of the workflow or of a sub-workflow.
+    fn is_missing_file(&self) -> bool {
+        self.rule == MISSING_FILE
+            || self.rule == "child-workflow" && self.message.ends_with("no such file")
+    }
 }
 
 /// How many warnings a file may have at the median.
@@ -164,7 +174,7 @@ fn judge_workflows(rows: &[Row<'_>], printed: Printed) -> Result<Vec<String>> {
         if findings.iter().any(|finding| finding.line.is_none_or(|line| line == 0)) {
             say("a finding has no line".to_owned());
         }
-        let refused = errors.iter().find(|error| error.rule != MISSING_FILE);
+        let refused = errors.iter().find(|error| !error.is_missing_file());
         match (row.hint, row.shape, refused) {
             ("probably-valid", _, Some(error)) => say(format!("refused by `{}`", error.rule)),
             (_, "fragment", None) => say("accepted without a start or an exit".to_owned()),

@@ -14,7 +14,7 @@ use crate::offload::offload_patch;
 
 /// The revision of the rules that decide edges, failures and the end of a run. A change of these rules
 /// increments it, so that a replay can tell a changed rule from a changed workflow.
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;
 
 /// What a run starts with, in addition to its workflow.
 #[derive(Clone, Debug, Default)]

@@ -101,15 +101,25 @@ impl Machine {
         if is_end {
             return Ok(FailureHandling::AtExit);
         }
+        // After a join that has succeeded, its own outcome says nothing about the failed branches.
+        let is_good = cursor.last.as_ref().is_some_and(|last| last.outcome().status.is_good());
+        let of_branches = cursor.joined.is_some() && is_good;
         let reads_result = |edge: &EdgeSpec| {
             let condition = edge.condition.as_ref().map(|condition| &condition.parsed);
             let reads_branches = |condition: &Condition| {
                 cursor.joined.is_some() && condition.keys().any(|key| key.starts_with("parallel."))
             };
-            condition.is_some_and(|it| it.reads_result() || reads_branches(it))
+            condition.is_some_and(|it| it.reads_result() && !of_branches || reads_branches(it))
+        };
+        let is_for_success = |edge: &EdgeSpec| {
+            edge.condition.as_ref().is_some_and(|condition| {
+                Some(&*condition.text) == choice.taken_condition()
+                    && !condition.parsed.possible_after(Status::Failed).holds
+            })
         };
         let handles = match choice.tier {
             Tier::Unconditional => self.plan.outgoing(from).any(reads_result),
+            Tier::Condition if of_branches => !self.plan.outgoing(from).any(is_for_success),
             Tier::Join => false,
             _ => true,
         };

@@ -203,6 +203,34 @@ fn failures_in_branches() {
 }
 
 #[test]
+fn a_join_handles_failures_only_if_it_looks_at_the_branches() {
+    let after = |edges: &str, failing: &[&str]| {
+        let body = format!(
+            "start -> p; p [shape=component]; p -> a -> j; p -> b -> j; j [shape=tripleoctagon]; e -> exit; {edges}"
+        );
+        let replies: Vec<_> = failing.iter().map(|node| (*node, vec![exits(1)])).collect();
+        end(&body, &replies)
+    };
+    insta::assert_snapshot!([
+        after(r#"j -> e [condition="outcome=success"]"#, &["a"]),
+        after(r#"j -> e; j -> exit [condition="outcome=fail"]"#, &["a"]),
+        after(r#"j -> e [condition="outcome=success"]; graph [on_failure=stop]"#, &["a"]),
+        after(r#"j -> e [condition="parallel.results"]"#, &["a"]),
+        after(r#"j -> e [condition="internal.node_visit_count=1"]"#, &["a"]),
+        after(r#"j -> e [condition="outcome=fail"]"#, &["a", "j"]),
+        after(r#"j -> exit [condition="outcome=success"]; j -> e"#, &["a", "j"]),
+    ].join("\n"), @r"
+    run partially_succeeded; `a` failed: exit code 1 [p@1/a/a@1]
+    run partially_succeeded; `a` failed: exit code 1 [p@1/a/a@1]
+    run failed: exit code 1 [p@1/a/a@1]
+    run succeeded
+    run succeeded
+    run succeeded
+    run succeeded
+    ");
+}
+
+#[test]
 fn a_failure_that_a_fan_out_allows_hides_no_other() {
     let source = r#"start -> p; p [shape=component, on_failure=continue]; p -> a -> j; p -> b -> j
         j -> exit [condition="internal.node_visit_count > 1"]; j -> a"#;

@@ -1,4 +1,5 @@
 use fabro_graph::{Join, Node, NodeIx, NodeKind, join};
+use fabro_types::Status;
 use petgraph::algo::kosaraju_scc;
 
 use crate::attrs::text;
@@ -92,6 +93,19 @@ fn is_decided(checking: &Checking<'_>, ix: NodeIx) -> bool {
     })
 }
 
+/// Whether a condition after a fan-in may handle the failures of branches: it reads their results, or does not
+/// depend on the result of the fan-in. A condition that does not parse counts too.
+fn looks_at_branches(checking: &Checking<'_>, join: NodeIx) -> bool {
+    checking.workflow.deciding_edges(join).any(|edge| match checking.condition(edge) {
+        Some(condition) => {
+            let possible = |status| condition.possible_after(status).holds;
+            condition.keys().any(|key| key.starts_with("parallel."))
+                || possible(Status::Failed) && possible(Status::Succeeded)
+        }
+        None => checking.is_conditional(edge),
+    })
+}
+
 /// By node: the run may come back to it, and it may end well then.
 fn in_loops(checking: &Checking<'_>) -> Vec<bool> {
     let workflow = checking.workflow;
@@ -116,7 +130,7 @@ fn covered_by_fan_outs(checking: &Checking<'_>) -> Vec<bool> {
     let mut left = MAX_SEARCH;
     for (fan_out, node) in checking.of_kind(NodeKind::Parallel) {
         let end = match join(workflow, fan_out, &mut left) {
-            Join::At(join) if !is_lenient(node) && !is_decided(checking, join) => continue,
+            Join::At(join) if !is_lenient(node) && !looks_at_branches(checking, join) => continue,
             Join::At(join) => Some(join),
             Join::Nowhere => None,
             Join::GaveUp => return vec![true; covered.len()],
@@ -188,8 +202,8 @@ mod tests {
         };
         insta::assert_snapshot!(two("", "k -> exit"), @"when `a`, `b`, `c` or 1 more fails, the run continues and ends partially_succeeded");
         insta::assert_snapshot!(two(", join_policy=first_success", "k -> exit"), @"when `c` or `d` fails, the run continues and ends partially_succeeded");
-        insta::assert_snapshot!(two(", join_policy=first_success", r#"k -> exit [condition="outcome=success"]; k -> exit"#), @"nothing");
-        insta::assert_snapshot!(two("", r#"k -> exit [condition="outcome=success"]; k -> exit"#), @"when `a` or `b` fails, the run continues and ends partially_succeeded");
+        insta::assert_snapshot!(two(", join_policy=first_success", r#"k -> exit [condition="outcome=success"]; k -> exit"#), @"when `c` or `d` fails, the run continues and ends partially_succeeded");
+        insta::assert_snapshot!(two("", r#"k -> exit [condition="outcome=success"]; k -> exit"#), @"when `a`, `b`, `c` or 1 more fails, the run continues and ends partially_succeeded");
     }
 
     #[test]
