@@ -51,6 +51,11 @@ impl Operator {
         }
     }
 
+    /// Whether both sides of it are numbers: `>`, `<`, `>=`, `<=`. It never holds for another value.
+    pub fn is_numeric(self) -> bool {
+        matches!(self, Self::Greater | Self::Less | Self::GreaterOrEqual | Self::LessOrEqual)
+    }
+
     /// The operator as written; `=` for both of its spellings.
     pub fn as_str(self) -> &'static str {
         self.into()

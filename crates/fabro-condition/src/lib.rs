@@ -37,6 +37,7 @@ pub use eval::ConditionResult;
 pub use fabro_types::{ClauseResult, SyntaxError};
 use fabro_types::{Span, Status};
 pub use lookup::{Lookup, find};
+pub use number::is_number;
 
 #[doc = include_str!("../reference.md")]
 pub mod language {}

@@ -10,6 +10,11 @@ pub(crate) enum Number {
     Float(f64),
 }
 
+/// Whether a numeric operator reads this text as a number: a decimal one, with or without a sign.
+pub fn is_number(text: &str) -> bool {
+    Number::parse(text).is_some()
+}
+
 impl Number {
     /// Parses a decimal number. The words that Rust reads as numbers (`inf`, `nan`) are not numbers.
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_types::{Diagnostic, excerpt};
 
 use crate::attrs::{Attr, Attrs};
-use crate::includes::with_includes;
+use crate::includes::{with_includes, without_includes};
 use crate::renamed::Renamed;
 use crate::schema;
 use crate::sources::{Sources, similar_workflow};
@@ -96,7 +96,9 @@ impl Reader<'_> {
                 let fix = "correct the path, which is relative to the file that includes it, and stays in the workflow's folder";
                 let finding = Diagnostic::error("missing-file", attr.span, message);
                 self.findings.push(finding.with_fix(fix));
-                None
+                // The rest is checked without them: an `include` that is left would be another error.
+                let text = without_includes(attr.value.text()?);
+                Some(Attr { value: Value::String(text.into()), ..attr.clone() })
             }
         }
     }

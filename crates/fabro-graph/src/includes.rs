@@ -41,6 +41,15 @@ pub(crate) fn with_includes(
     expanded(text, path, sources, MAX_DEPTH).map(Some)
 }
 
+/// The text with nothing in the place of includes.
+pub(crate) fn without_includes(text: &str) -> String {
+    let kept = |found: &Captures<'_>| match found.name("before") {
+        Some(_) => String::new(),
+        None => found[0].to_owned(),
+    };
+    INCLUDE.replace_all(text, kept).into_owned()
+}
+
 fn expanded(text: &str, path: &str, sources: &dyn Sources, depth: usize) -> Result<String, String> {
     let folder = path.rfind('/').map_or("", |slash| &path[..=slash]);
     let mut out = String::new();

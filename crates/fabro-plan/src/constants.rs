@@ -17,7 +17,11 @@ impl Constants {
         Self(Arc::new(Values { goal: goal.to_owned(), inputs, ..Values::default() }))
     }
 
-    pub(crate) fn render(&self, template: &Template) -> Result<String, String> {
+    /// The text of a template that reads nothing else.
+    ///
+    /// # Errors
+    /// Why it cannot be rendered, as a fragment.
+    pub fn render(&self, template: &Template) -> Result<String, String> {
         let values = Arc::clone(&self.0);
         template.render(values, Mode::Text).map_err(|error| error.to_string())
     }

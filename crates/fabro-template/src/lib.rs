@@ -159,10 +159,18 @@ impl Template {
     /// assert!(!fabro_template::Template::has_blocks("100 {% of it, {{ goal }}"));
     /// ```
     pub fn has_blocks(text: &str) -> bool {
-        text.split("{%").skip(1).any(|rest| {
-            let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest).trim_start();
-            let word = rest.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
-            BLOCKS.contains(&word)
+        Self::first_block(text).is_some()
+    }
+
+    /// Where the first block of Jinja is, from `{%` to `%}`, or to the end of its first word when it is not closed.
+    pub fn first_block(text: &str) -> Option<Span> {
+        text.match_indices("{%").find_map(|(start, open)| {
+            let after = &text[start + open.len()..];
+            let rest = after.strip_prefix(['-', '+']).unwrap_or(after).trim_start();
+            let length = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
+            let word = text.len() - rest.len() + length;
+            let close = after.find("%}").map(|close| start + open.len() + close + 2);
+            BLOCKS.contains(&&rest[..length]).then(|| Span::new(start, close.unwrap_or(word)))
         })
     }
 

@@ -274,7 +274,14 @@ fn syntax_error(text: &str, error: &Error, whole: Span) -> SyntaxError {
             Span::new(text.floor_char_boundary(start), text.ceil_char_boundary(end))
         },
     );
-    SyntaxError::new(engine::reason(error), span)
+    let reason = engine::reason(error);
+    let is_open = reason.ends_with("expected end of block");
+    let error = SyntaxError::new(reason, span);
+    if is_open {
+        error.with_fix("close each {% if %} with {% endif %}, each {% for %} with {% endfor %}")
+    } else {
+        error
+    }
 }
 
 /// A value that is asked about in one place is guarded in the others.
@@ -462,11 +469,15 @@ impl<'a> File<'a> {
             return Err(SyntaxError::new(message, first.span()));
         }
         if ["include", "import", "from", "extends"].contains(&first.text) {
-            let message =
-                format!("`{}` needs other template files, and there are none", first.text);
-            return Err(
-                SyntaxError::new(message, first.span()).with_fix("put the text into this file")
-            );
+            let is_fixed = tag.tokens.get(1).is_none_or(|path| path.kind == Kind::Text);
+            let (message, fix) = if is_fixed || first.text != "include" {
+                let message = format!("`{}` cannot read other files here", first.text);
+                (message, "put the text into this file")
+            } else {
+                let message = "the path of an `include` is a text in quotes, not a value";
+                (message.to_owned(), "choose with {% if … %} between includes of fixed paths")
+            };
+            return Err(SyntaxError::new(message, first.span()).with_fix(fix));
         }
         Ok(())
     }

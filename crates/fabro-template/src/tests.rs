@@ -256,11 +256,11 @@ fn parse_errors_point_and_help() {
     ");
     insta::assert_snapshot!(jinja("a {% if context.x %} b"), @r"
     a {% if context.x %} b
-                        ^^ unexpected end of input, expected end of block
+                        ^^ unexpected end of input, expected end of block; close each {% if %} with {% endif %}, each {% for %} with {% endfor %}
     ");
     insta::assert_snapshot!(jinja("a {% include 'b' %}"), @r"
     a {% include 'b' %}
-         ^^^^^^^ `include` needs other template files, and there are none; put the text into this file
+         ^^^^^^^ `include` cannot read other files here; put the text into this file
     ");
     insta::assert_snapshot!(jinja("a {{ repo }}"), @r"
     a {{ repo }}

@@ -43,6 +43,7 @@ const BROKEN: &[(&str, &str)] = &[
         "status-label",
         "digraph { start -> a; a [shape=parallelogram, script=x]; a -> b [label=success]; a -> exit [label=fail]; b -> exit }",
     ),
+    ("template-block", "digraph { start -> a -> exit; a [script=\"{% if goal %}ls{% endif %}\"] }"),
     ("template-root", "digraph { start -> a -> exit; a [prompt=\"{{ input.x }}\"] }"),
     ("import", "digraph { start -> a -> exit; a [import=\"there.fabro\", prompt=x] }"),
     ("late-default", "digraph { start -> a -> exit; node [timeout=5m]; a [prompt=x] }"),

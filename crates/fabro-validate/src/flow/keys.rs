@@ -43,9 +43,7 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
             fixed(&["command.output", "command.stderr", "command.exit_code"], Writer::Command)
         }
         "human" if is_of_gate(workflow, key) => Need::Stage(Writer::Human),
-        "human" => {
-            fixed(&["human.gate.selected", "human.gate.label", "human.gate.text"], Writer::Human)
-        }
+        "human" => of_gates(workflow, key, nearby),
         "parallel"
             if is_at_or_in(key, "parallel.results")
                 || is_at_or_in(key, "parallel.outputs")
@@ -128,13 +126,30 @@ fn of_table(key: &str, names: &[&str], writer: Writer, nearby: &Nearby) -> Need 
     Need::Impossible { why, fix }
 }
 
+/// The latest gate's keys, or for a longer name those of each gate, are what is near.
+fn of_gates(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
+    const LATEST: [&str; 3] = ["human.gate.selected", "human.gate.label", "human.gate.text"];
+    if key.split('.').count() > LATEST[0].split('.').count() {
+        let gates = workflow.nodes().filter(|node| node.kind == NodeKind::Human);
+        let keys = gates
+            .flat_map(|node| KEYS_OF_GATE.map(|name| format!("human.gate.{}.{name}", node.id)));
+        let keys: Vec<_> = keys.collect();
+        if let Some(near) = nearby.nearest(key, keys.iter().map(String::as_str)) {
+            let why = "no gate writes such a key".to_owned();
+            return Need::Impossible { why, fix: format!("did you mean `{near}`?") };
+        }
+    }
+    of_table(key, &LATEST, Writer::Human, nearby)
+}
+
+const KEYS_OF_GATE: [&str; 3] = ["question", "answer", "label"];
+
 /// `human.gate.NODE.answer` and the like, of a human gate that is there.
 fn is_of_gate(workflow: &Workflow, key: &str) -> bool {
     let own = key.strip_prefix("human.gate.").and_then(|own| own.rsplit_once('.'));
     own.is_some_and(|(id, name)| {
         let node = workflow.find(id).map(|ix| workflow.node(ix));
-        ["question", "answer", "label"].contains(&name)
-            && node.is_some_and(|node| node.kind == NodeKind::Human)
+        KEYS_OF_GATE.contains(&name) && node.is_some_and(|node| node.kind == NodeKind::Human)
     })
 }
 

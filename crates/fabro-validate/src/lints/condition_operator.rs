@@ -1,7 +1,9 @@
 use std::collections::HashSet;
 
-use fabro_condition::{Clause, Operator};
+use fabro_condition::{Clause, Operator, is_number};
 use fabro_graph::{NodeKind, Span};
+use fabro_plan::Constants;
+use fabro_template::Template;
 use fabro_types::Status;
 
 use crate::checking::Checking;
@@ -24,7 +26,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             continue;
         }
         for clause in condition.clauses() {
-            let Some((span, message, fix)) = wrong_operator(clause) else { continue };
+            let found = wrong_operator(clause).or_else(|| no_number(checking, clause));
+            let Some((span, message, fix)) = found else { continue };
             findings.warning("condition-operator", checking.place(attr, span), message, fix);
         }
     }
@@ -63,6 +66,31 @@ pub(super) fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> 
     let or = word.eq_ignore_ascii_case("or") || word == "|";
     let fix = format!("write `{}`, or put the value in quotes", if or { "||" } else { "&&" });
     Some((span, message, fix))
+}
+
+/// A numeric operator beside a value that is no number, also one of an input. The clause never holds.
+fn no_number(checking: &Checking<'_>, clause: &Clause) -> Option<(Span, String, String)> {
+    let operator = clause.operator().filter(|operator| operator.is_numeric())?;
+    let written = clause.value()?;
+    let value = match checking.inputs {
+        Some(inputs) if written.contains("{{") => {
+            let template = Template::parse(written).ok()?;
+            Constants::new("", inputs).render(&template).ok()?
+        }
+        _ => written.to_owned(),
+    };
+    if value.contains("{{") || is_number(&value) {
+        return None;
+    }
+    let operator = operator.as_str();
+    let message = if value.is_empty() {
+        format!("`{operator}` compares numbers, and there is none: it never holds")
+    } else if value == written {
+        format!("`{operator}` compares numbers, and `{value}` is not one: it never holds")
+    } else {
+        format!("`{operator}` compares numbers, and `{written}` is `{value}`: it never holds")
+    };
+    Some((clause.span(), message, "write a number, or compare texts with = or !=".to_owned()))
 }
 
 /// What comes after `contains`, `matches` or their opposites.
@@ -146,7 +174,9 @@ fn after_status(value: &str) -> Option<Span> {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::reported;
+    use serde_json::json;
+
+    use crate::tests::support::{reported, reported_with};
 
     fn of(condition: &str) -> String {
         let condition = condition.replace('"', "\\\"");
@@ -216,6 +246,26 @@ mod tests {
           at: |
           fix: write `||`, or put the value in quotes
         ");
+    }
+
+    #[test]
+    fn numeric_operators_compare_numbers() {
+        insta::assert_snapshot!(of("command.exit_code > abc || score <= "), @r"
+        1:44 warning: `>` compares numbers, and `abc` is not one: it never holds
+          at: command.exit_code > abc
+          fix: write a number, or compare texts with = or !=
+        1:71 warning: `<=` compares numbers, and there is none: it never holds
+          at: score <=
+          fix: write a number, or compare texts with = or !=
+        ");
+        let body = "start -> a; a -> b [condition=\"score >= {{ inputs.cap }} && score < {{ inputs.n }}\"]; a -> exit; b -> exit";
+        let inputs = json!({"cap": "two", "n": 3});
+        insta::assert_snapshot!(reported_with("condition-operator", body, &[], Some(inputs)), @r"
+        1:44 warning: `>=` compares numbers, and `{{ inputs.cap }}` is `two`: it never holds
+          at: score >= {{ inputs.cap }}
+          fix: write a number, or compare texts with = or !=
+        ");
+        assert_eq!(reported("condition-operator", body), "nothing");
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn check_label(checking: &Checking<'_>, attr: &Attr, findings: &mut Findings) {
         if root != "context" {
             continue;
         }
-        let message = format!("templates in this label are not expanded: people see `{template}`");
+        let message = format!("this label cannot read the context: people see `{template}`");
         let span = checking.place(attr, Span::new(open, open + length));
         findings.warning(
             "label-template",
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn values_in_labels() {
         insta::assert_snapshot!(reported("label-template", r#"start -> a -> ask; a [shape=parallelogram, script=x, label="Count {{ context.x }}"]; ask [shape=hexagon, label="Ship {{goal}}, risk {{ context['a b'] }}?"]; ask -> exit [label="[Y] {{ context.x | upper }}"]"#), @r"
-        1:79 warning: templates in this label are not expanded: people see `{{ context.x }}`
+        1:79 warning: this label cannot read the context: people see `{{ context.x }}`
           at: {{ context.x }}
           fix: read an input instead: {{ inputs.NAME }}
         ");

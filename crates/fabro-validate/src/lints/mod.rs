@@ -34,6 +34,7 @@ mod start_node;
 mod status_label;
 mod stdin_template;
 mod target_node;
+mod template_block;
 mod template_root;
 mod thread_without_full;
 mod undefined_input;
@@ -89,6 +90,7 @@ const LINTS: &[Lint] = &[
     stdin_template::check,
     status_label::check,
     target_node::check,
+    template_block::check,
     template_root::check,
     thread_without_full::check,
     undefined_input::check,

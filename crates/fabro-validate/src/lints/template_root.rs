@@ -3,7 +3,6 @@ use std::collections::HashSet;
 use fabro_graph::{Attr, Node, NodeKind, Span, schema};
 use fabro_plan::{TextPlace, is_jinja};
 
-use crate::attrs::text;
 use crate::checking::Checking;
 use crate::findings::Findings;
 use crate::flow::{FIELDS, asks_model, element_name, has_output};
@@ -21,30 +20,55 @@ const OWN: [&str; 2] = ["inputs", "context"];
 /// `{{ … }}` that stays text, although it looks like a template of ours: `{{ input.x }}`,
 /// `{{ response.plan }}`, `{{ plan.response }}`.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
-    let workflow = checking.workflow;
-    let goal = workflow.attrs().get("goal").map(|attr| (attr, ""));
-    let of_nodes = workflow.nodes().flat_map(|node| {
-        let scope = node.id.rfind('.').map_or("", |dot| &node.id[..=dot]);
-        node.attrs.iter().filter(|attr| is_template(node, attr)).map(move |attr| (attr, scope))
-    });
     let mut seen = HashSet::new();
-    for (attr, scope) in of_nodes.chain(goal) {
+    for (attr, scope, kind) in rendered(checking) {
         let Some(text) = attr.value.text().filter(|text| text.contains("{{")) else { continue };
         if !is_jinja(attr, text) && seen.insert(TextPlace::of(attr)) {
-            check_text(checking, attr, scope, text, findings);
+            let reads_context = !matches!(&*attr.name, "goal" | "label")
+                || kind.is_some_and(|kind| kind == NodeKind::Human || kind.is_llm());
+            check_text(checking, attr, Own { scope, reads_context }, text, findings);
         }
     }
+}
+
+/// What the names in a text can mean.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    /// What the ids of its file begin with.
+    scope: &'a str,
+    reads_context: bool,
+}
+
+/// The texts in which templates are expanded: of nodes, of edges, and the goal. Each with what the ids of its
+/// file begin with (an import's id and a dot, or nothing) and the kind of its node, or of the gate that an edge
+/// leaves.
+pub(super) fn rendered<'a>(
+    checking: &Checking<'a>,
+) -> impl Iterator<Item = (&'a Attr, &'a str, Option<NodeKind>)> {
+    let workflow = checking.workflow;
+    let goal = workflow.attrs().get("goal").map(|attr| (attr, "", None));
+    let of_nodes = workflow.nodes().flat_map(|node| {
+        let texts = node.attrs.iter().filter(|attr| is_template(node, attr));
+        texts.map(move |attr| (attr, scope(node), Some(node.kind)))
+    });
+    let of_edges = workflow.edges().filter_map(move |edge| {
+        let from = workflow.node(edge.from);
+        let gate = Some(NodeKind::Human).filter(|gate| from.kind == *gate);
+        Some((edge.attrs.get("label")?, scope(from), gate))
+    });
+    of_nodes.chain(of_edges).chain(goal)
+}
+
+fn scope(node: &Node) -> &str {
+    node.id.rfind('.').map_or("", |dot| &node.id[..=dot])
 }
 
 /// Whether an attribute of this node is rendered.
 fn is_template(node: &Node, attr: &Attr) -> bool {
     match &*attr.name {
-        "prompt" | "script" => true,
-        "label" => {
-            let is_prompt = node.kind.is_llm() && text(&node.attrs, "prompt").is_none();
-            is_prompt || node.kind == NodeKind::Human
-        }
+        "prompt" | "script" | "label" => true,
         "show" => node.kind == NodeKind::Human,
+        "reason" => node.kind == NodeKind::Exit,
         "for_each" => node.for_each().is_some(),
         name => schema::is_keyed(name),
     }
@@ -53,10 +77,11 @@ fn is_template(node: &Node, attr: &Attr) -> bool {
 fn check_text(
     checking: &Checking<'_>,
     attr: &Attr,
-    scope: &str,
+    own: Own<'_>,
     text: &str,
     findings: &mut Findings,
 ) {
+    let Own { scope, reads_context } = own;
     for (open, _) in text.match_indices("{{") {
         let inside = text[open + 2..].trim_start();
         let start = text.len() - inside.len();
@@ -71,7 +96,9 @@ fn check_text(
         let fix = if let Some(variable) = name.strip_prefix("secrets.") {
             format!("templates have no secrets: a script reads `${variable}` from its environment")
         } else {
-            let Some(meant) = meant(checking, scope, name) else { continue };
+            let meant = meant(checking, scope, name)
+                .filter(|meant| reads_context || !meant.starts_with("context."));
+            let Some(meant) = meant else { continue };
             format!("did you mean `{meant}`?")
         };
         let message = format!("`{{{{ {name} }}}}` is no template: it stays as it is");
@@ -300,7 +327,7 @@ mod tests {
     #[test]
     fn every_text_that_is_rendered() {
         insta::assert_snapshot!(reported("template-root", r#"start -> plan -> test -> sub -> each -> use -> join -> exit; plan [shape=tab, prompt=x]; test [shape=parallelogram, script="cat {{ response.plan }}", env.P="{{ response.plan }}"]
-            sub [shape=house, stack.child_dot_source="digraph { start -> exit }", inputs.x="{{ plan.text }}"]; each [shape=component, for_each="{{ response.plan }}"]; use [label="Use {{ response.plan }}"]; join [shape=tripleoctagon, label="{{ response.plan }}"]"#), @r"
+            sub [shape=house, stack.child_dot_source="digraph { start -> exit }", inputs.x="{{ plan.text }}"]; each [shape=component, for_each="{{ response.plan }}"]; use [label="Use {{ response.plan }}"]; join [shape=tripleoctagon, label="{{ response.plan }}"]; use -> join [label="{{ input.x }}"]"#), @r"
         1:144 warning: `{{ response.plan }}` is no template: it stays as it is
           at: response.plan
           fix: did you mean `context.response.plan`?
@@ -316,6 +343,9 @@ mod tests {
         2:187 warning: `{{ response.plan }}` is no template: it stays as it is
           at: response.plan
           fix: did you mean `context.response.plan`?
+        2:287 warning: `{{ input.x }}` is no template: it stays as it is
+          at: input.x
+          fix: did you mean `inputs.x`?
         ");
     }
 

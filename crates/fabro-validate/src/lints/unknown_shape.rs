@@ -21,7 +21,9 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let message = format!("the shape `{shape}` stands for no handler; an agent runs {what}");
         let near = nearest(shape, NodeKind::ALL.iter().map(|kind| kind.shape()));
         let has_script = text(&node.attrs, "script").is_some();
-        let fix = if has_script {
+        let fix = if let Some(kind) = NodeKind::from_type(shape) {
+            format!("did you mean `type={shape}`? Its shape is {}", kind.shape())
+        } else if has_script {
             "use parallelogram for a command".to_owned()
         } else {
             did_you_mean(near, "use box for an agent, or name what runs it with type=…")
@@ -48,6 +50,11 @@ mod tests {
         1:25 warning: the shape `ellipse` stands for no handler; an agent runs these nodes
           at: ellipse
           fix: use box for an agent, or name what runs it with type=…
+        ");
+        insta::assert_snapshot!(reported("unknown-shape", "start -> a -> exit; a [shape=wait, duration=1s]"), @r"
+        1:42 warning: the shape `wait` stands for no handler; an agent runs `a`
+          at: wait
+          fix: did you mean `type=wait`? Its shape is insulator
         ");
         insta::assert_snapshot!(reported("unknown-shape", "start -> a -> exit; a [shape=rectangle, script=make]"), @r"
         1:42 warning: the shape `rectangle` stands for no handler; an agent runs `a`

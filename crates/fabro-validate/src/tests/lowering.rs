@@ -83,7 +83,7 @@ mod template_syntax {
 ")], None), @r#"
         1:43 error: a.j2, line 2: unexpected end of input, expected end of block
           at: "@a.j2"
-          fix: write {{ context.KEY }}, {{ inputs.NAME }} or {{ goal }}, with filters of Jinja
+          fix: close each {% if %} with {% endif %}, each {% for %} with {% endfor %}
         "#);
         insta::assert_snapshot!(reported("template-syntax", r#"start -> a -> exit; a [shape=parallelogram, script="docker ps --format '{{.Names}}' {{ other }}"]"#), @"nothing");
     }
