@@ -163,7 +163,19 @@ impl Source {
             let is_joined = fan_out.is_some() && key == keys::PARALLEL_RESULTS;
             shows_key(key) && !is_joined && self.omissions.shows(key)
         };
-        let shown = self.context.iter().filter(|(key, _)| is_shown(key));
+        // A context that is shared with a sub-workflow has what that wrote twice.
+        let shares = |key: &str| {
+            let node = key.strip_prefix(keys::CHILD_PREFIX).and_then(|id| self.plan.node(id));
+            let manager = node.and_then(|(ix, _)| self.plan.spec(ix).manager());
+            manager.is_some_and(|manager| manager.inputs.is_empty())
+        };
+        // The parent's preamble has what a sub-workflow begins with.
+        let is_inherited = |key: &str, value: &Arc<Value>| {
+            self.run.parent.is_some() && self.run.context.get(key) == Some(value)
+        };
+        let shown = self.context.iter();
+        let shown =
+            shown.filter(|(key, value)| is_shown(key) && !is_inherited(key, value) && !shares(key));
         let context = shown.map(|(key, value)| (key.to_owned(), self.shown(key, value)));
         let parent = self.context.get(crate::PARENT_PREAMBLE);
         let parent = parent.map(|value| text_in(&*self.store, value)).transpose()?;

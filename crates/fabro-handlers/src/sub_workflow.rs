@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use async_trait::async_trait;
 use fabro_engine::checkpoint::effective;
 use fabro_engine::{
-    ActiveStage, Batch, BlobStore, Clock, Condition, Context, Cursor, Handler, Input, InputSpec,
-    Machine, ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState,
-    Stage, StageEnd, Store, StoreError, World, begin, cancel, drive_sub_workflow, keys, read_all,
+    ActiveStage, Batch, BlobStore, Clock, Condition, Handler, Input, InputSpec, Machine,
+    ManagerSpec, Message, NewRun, Phase, Plan, ReadError, Reading, RunEnd, RunState, Stage,
+    StageEnd, Store, StoreError, World, begin, cancel, drive_sub_workflow, keys, read_all,
 };
 use fabro_events::{
     EndedByParent, Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure,
@@ -284,8 +284,8 @@ impl Child {
     async fn finish(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
         let events = read_all(&*stage.store, self.id).await?;
         let run = RunState::replay(self.id, &events);
-        let context = run.main().map(|main| final_context(&main.context, &*stage.store));
-        let context = context.transpose().map_err(|error| failed(&error))?;
+        let written = written_keys(&run, &events);
+        let context = one_value(&written, &*stage.store).map_err(|error| failed(&error))?;
         let ended = events.last().and_then(|event| match &event.entry.body {
             EventBody::RunCanceled { by_parent, .. } => *by_parent,
             _ => None,
@@ -324,10 +324,16 @@ impl Child {
             _ => Outcome::failed(Failure::new(FailureClass::Canceled, "sub-workflow canceled")),
         };
         let key = format!("{}{}", keys::CHILD_PREFIX, stage.at.node);
-        outcome = outcome.with_update(key, context.unwrap_or_default());
-        if let Some(output) = run.main().and_then(output_of) {
+        outcome = outcome.with_update(key, context);
+        let output = written.get("output").cloned();
+        if let Some(output) = output.or_else(|| run.main()?.output().cloned()) {
             let key = format!("{}{}", keys::RESPONSE_PREFIX, stage.at.node);
             outcome.context_updates.insert(key, output);
+        }
+        if shares_context(stage)? {
+            let public =
+                written.into_iter().filter(|(key, _)| !is_private(key) && key != keys::LAST_STAGE);
+            outcome.context_updates.extend(public);
         }
         outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
         outcome.inner_artifacts = artifacts(self.id, &events);
@@ -335,9 +341,34 @@ impl Child {
     }
 }
 
-/// The output of a sub-workflow: the context key `output`, else the output of its main line.
-fn output_of(main: &Cursor) -> Option<Arc<Value>> {
-    main.context.get_shared("output").or_else(|| main.output().cloned())
+/// Whether the child begins with a copy of its parent's context, and its changes come back: its node gives
+/// it no inputs of its own.
+fn shares_context(stage: &Stage) -> Result<bool, StageEnd> {
+    Ok(manager(stage)?.inputs.is_empty())
+}
+
+/// Keys that each run has for itself: those of the engine, of the graph, and the result of the last stage.
+fn is_private(key: &str) -> bool {
+    let own = [keys::CURRENT_NODE, keys::OUTCOME, keys::PREFERRED_LABEL];
+    let own_prefixes = [keys::INTERNAL_PREFIX, keys::GRAPH_PREFIX, "failure_"];
+    own.contains(&key) || own_prefixes.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// The final context of a child, without what it has from its parent as it was.
+fn written_keys(run: &RunState, events: &[Event]) -> ContextPatch {
+    let initial = events.first().and_then(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => Some(&created.context),
+        _ => None,
+    });
+    let all = run.main().into_iter().flat_map(|main| main.context.iter());
+    let is_of_parent = |key: &str, value: &Arc<Value>| {
+        let is_initial = || initial.and_then(|initial| initial.get(key)) == Some(value);
+        [crate::PARENT_PREAMBLE, crate::PARENT_ITEM].contains(&key)
+            || !is_private(key) && is_initial()
+    };
+    all.filter(|(key, value)| !is_of_parent(key, value))
+        .map(|(key, value)| (key.to_owned(), Arc::clone(value)))
+        .collect()
 }
 
 /// The outcome of a stage whose sub-workflow came to its end; partially succeeded, if there nothing
@@ -466,8 +497,12 @@ pub(crate) async fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> 
 }
 
 /// What the child's context has from its parent: what happened there, and where the workflow is.
-async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch, Failure> {
+async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch, StageEnd> {
     let mut context = ContextPatch::new();
+    if shares_context(stage)? {
+        let public = stage.context.iter().filter(|(key, _)| !is_private(key));
+        context.extend(public.map(|(key, value)| (key.to_owned(), Arc::clone(value))));
+    }
     if let Some(resumes) = stage.context.get_shared(keys::RESUME_THREADS) {
         context.insert(keys::RESUME_THREADS.to_owned(), resumes);
     }
@@ -496,14 +531,11 @@ async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch,
     Ok(context)
 }
 
-/// A context as one value. A condition or a template that looks into it sees no references, except
+/// Context keys as one value. A condition or a template that looks into it sees no references, except
 /// to large values.
-fn final_context(context: &Context, blobs: &dyn BlobStore) -> Result<Value, ReadError> {
-    // Values inherited from the parent are not results.
-    let of_parent = [crate::PARENT_PREAMBLE, crate::PARENT_ITEM];
-    let own = context.iter().filter(|(key, _)| !of_parent.contains(key));
-    let mut all =
-        Value::Object(own.map(|(key, value)| (key.to_owned(), Value::clone(value))).collect());
+fn one_value(context: &ContextPatch, blobs: &dyn BlobStore) -> Result<Value, ReadError> {
+    let values = context.iter().map(|(key, value)| (key.clone(), Value::clone(value)));
+    let mut all = Value::Object(values.collect());
     read_inner(&mut all, blobs)?;
     Ok(all)
 }

@@ -1,5 +1,6 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
 use fabro_condition::Condition;
 use fabro_graph::schema;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::attrs::text;
 use crate::family::Family;
-use crate::flow::{Flow, Mentions, element_name};
+use crate::flow::{Flow, Mentions, SubWorkflows, can_write, element_name};
 use crate::load::Read;
 use crate::near::Nearby;
 use crate::phantoms::phantoms;
@@ -34,6 +35,8 @@ pub(crate) struct Checking<'a> {
     elements: OnceCell<HashSet<&'a str>>,
     flow: OnceCell<Flow>,
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
+    sub_workflows: SubWorkflows,
+    sharing: OnceCell<Vec<Rc<Workflow>>>,
     /// The attribute in which a place was asked for last: a long text may have many findings.
     last_text: RefCell<Option<(Span, AttributeText)>>,
 }
@@ -69,6 +72,8 @@ impl<'a> Checking<'a> {
             elements: OnceCell::new(),
             flow: OnceCell::new(),
             phantoms: OnceCell::new(),
+            sub_workflows: SubWorkflows::default(),
+            sharing: OnceCell::new(),
         }
     }
 
@@ -126,6 +131,17 @@ impl<'a> Checking<'a> {
     /// Nodes that are there only because an edge misspells another; with that other one.
     pub(crate) fn phantoms(&self) -> &BTreeMap<NodeIx, Option<&'a str>> {
         self.phantoms.get_or_init(|| phantoms(self.workflow, &self.nearby))
+    }
+
+    /// The workflow that a sub-workflow node runs; `None` when it does not parse.
+    pub(crate) fn sub_workflow(&self, node: &Node) -> Option<Rc<Workflow>> {
+        self.sub_workflows.of(node, &self.sources)
+    }
+
+    /// Whether a sub-workflow that shares the context of this workflow can write a key.
+    pub(crate) fn sub_workflow_can_write(&self, key: &str) -> bool {
+        let read = || self.sub_workflows.sharing(self.workflow, &self.sources);
+        self.sharing.get_or_init(read).iter().any(|child| can_write(child, key, &self.nearby))
     }
 
     /// The edges that leave a node.

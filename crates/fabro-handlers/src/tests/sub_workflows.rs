@@ -63,8 +63,64 @@ fn the_childs_final_context_is_the_parents() {
         child["command.output"], "child's output",
         "read back, for conditions and templates"
     );
-    assert_eq!(scene.value("found"), Value::Null);
+    assert_eq!(scene.value("found"), 3, "without inputs.* its changes come back");
+    assert_eq!(scene.value("graph.goal"), "Ship it");
     assert_eq!(scene.state().usage.input_tokens, 10);
+}
+
+#[test]
+fn a_child_without_inputs_of_its_own_shares_the_context() {
+    const CHILD: &str = r#"digraph child {
+        start -> look -> write -> exit
+        look  [shape=tab, prompt="Look at {{ context.plan | default(\"nothing\") }}."]
+        write [shape=tab, prompt="Write."]
+    }"#;
+    const MODEL: &str = r#"{"plan": [{"text": "{\"context_updates\": {\"plan\": \"p.md\", \"round\": 1}}"}],
+        "write": [{"text": "{\"context_updates\": {\"round\": 2, \"done\": true}}"}], "*": [{"text": "ok"}]}"#;
+    let run = |inputs: &str| {
+        let parent = PARENT
+            .replace("c [shape=parallelogram, script=\"c\"]", "c [shape=tab, prompt=\"Plan.\"]")
+            .replace("c ->", "plan ->")
+            .replace("-> c", "-> plan")
+            .replace("c [", "plan [")
+            .replace("shape=house", &format!("shape=house{inputs}"));
+        let scene = Scene::new(&parent).file("lib/child.fabro", CHILD).model(MODEL);
+        scene.drive().unwrap();
+        scene
+    };
+    let prompt_of = |scene: &Scene, stage: &str| {
+        let dir = scene.run_dir().with_file_name(child_of(scene).to_string());
+        std::fs::read_to_string(dir.join(format!("stages/{stage}/prompt.md"))).unwrap()
+    };
+    let shared = run("");
+    insta::assert_snapshot!(prompt_of(&shared, "002-look@1"), @r"
+    # Parent workflow
+
+    Goal: Ship it
+
+    ## Completed stages
+    - **plan**: success
+      - Model: scripted, 0 tokens in / 0 out
+
+    ## Context
+    - plan: p.md
+    - round: 1
+
+    # This workflow
+
+    Goal: Ship it
+
+    Look at p.md.
+    ");
+    assert_eq!((shared.value("round"), shared.value("done")), (2.into(), true.into()));
+    assert_eq!(shared.value("response.look"), "ok");
+    assert_eq!(shared.value("plan"), "p.md");
+    let child = shared.value("child.sub");
+    assert_eq!((&child["round"], &child["plan"]), (&2.into(), &Value::Null), "its changes alone");
+    let isolated = run(", inputs.x=1");
+    assert!(prompt_of(&isolated, "002-look@1").ends_with("Look at nothing."));
+    assert_eq!((isolated.value("round"), isolated.value("done")), (1.into(), Value::Null));
+    assert_eq!(isolated.value("child.sub")["round"], 2);
 }
 
 #[test]
@@ -111,7 +167,7 @@ fn the_parents_preamble_comes_first() {
     Look closely.
     ");
     assert!(dir.join("stages/002-look@1/status.json").exists());
-    insta::assert_snapshot!(scene.read("004-next@1/prompt.md"), @r#"
+    insta::assert_snapshot!(scene.read("004-next@1/prompt.md"), @r"
     Goal: Ship it
 
     ## Completed stages
@@ -125,10 +181,10 @@ fn the_parents_preamble_comes_first() {
     - **sub**: success
 
     ## Context
-    - child.sub: {"found":3}
+    - found: 3
 
     Next.
-    "#);
+    ");
 }
 
 #[test]
@@ -379,7 +435,7 @@ fn the_childs_scripts_know_where_their_workflow_is() {
     scene.bundle.source = PARENT.replace("script=\"c\"", "script=\"echo $FABRO_WORKFLOW_DIR\"");
     scene.workflow_dir = "/project".into();
     scene.drive().unwrap();
-    assert_eq!(scene.value("command.output"), "/project");
+    assert_eq!(scene.value("internal.workflow_dir"), "/project");
     assert_eq!(scene.value("child.sub")["command.output"], "/project/lib");
 }
 

@@ -1,6 +1,6 @@
 //! Which stages write a key.
 
-use fabro_graph::{Node, NodeIx, NodeKind, Workflow};
+use fabro_graph::{Node, NodeIx, NodeKind, Workflow, schema};
 
 use crate::attrs::text;
 
@@ -32,15 +32,25 @@ pub(crate) enum Writer {
         list: NodeIx,
         any: bool,
     },
+    /// Sub-workflows that share the context of this workflow, by a stage of theirs.
+    SubWorkflow,
     /// One alone.
     Node(NodeIx),
 }
 
 impl Writer {
-    /// Whether this node is one.
+    /// Whether this node is one. A sub-workflow that shares the context counts as any: what it writes is
+    /// not looked at.
     pub(crate) fn is(self, workflow: &Workflow, at: usize) -> bool {
+        self.is_itself(workflow, at)
+            || !matches!(self, Self::Node(_)) && shares_context(workflow.node(NodeIx::new(at)))
+    }
+
+    /// The same without sub-workflows.
+    pub(super) fn is_itself(self, workflow: &Workflow, at: usize) -> bool {
         let node = || workflow.node(NodeIx::new(at));
         match self {
+            Self::SubWorkflow => false,
             Self::Node(ix) => ix.index() == at,
             Self::Response => asks_model(node()),
             // With a JSON Schema the answer is data, not directives.
@@ -49,7 +59,9 @@ impl Writer {
             Self::Human => node().kind == NodeKind::Human,
             Self::FanOut => node().kind == NodeKind::Parallel,
             Self::FanIn => node().kind == NodeKind::FanIn,
-            Self::Element { .. } => self.is_list(workflow, at) || Self::Updates.is(workflow, at),
+            Self::Element { .. } => {
+                self.is_list(workflow, at) || Self::Updates.is_itself(workflow, at)
+            }
         }
     }
 
@@ -72,10 +84,17 @@ impl Writer {
             Self::Human => "a human gate".to_owned(),
             Self::FanOut => "a parallel node".to_owned(),
             Self::FanIn => "a fan-in".to_owned(),
+            Self::SubWorkflow => "a sub-workflow without inputs.*".to_owned(),
             Self::Element { list, .. } => format!("the list of `{}`", workflow.node(list).id),
             Self::Node(ix) => format!("`{}`", workflow.node(ix).id),
         }
     }
+}
+
+/// Whether the node runs a sub-workflow that begins with a copy of the context, and whose changes come back.
+pub(crate) fn shares_context(node: &Node) -> bool {
+    let has_inputs = || node.attrs.iter().any(|attr| schema::input_name(&attr.name).is_some());
+    node.kind == NodeKind::ManagerLoop && !has_inputs()
 }
 
 /// How the elements of a list are called.

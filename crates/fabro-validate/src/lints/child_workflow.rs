@@ -24,7 +24,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut seen = HashMap::new();
     for node in checking.workflow.nodes() {
         ignored_inline(node, findings);
-        let Some((key, text)) = child(checking, node) else { continue };
+        let Some((key, text)) = ChildKey::of(node, &checking.sources) else { continue };
         let Some(attr) = attr(node) else { continue };
         let given = given(node);
         let names: Vec<String> = given.keys().cloned().collect();
@@ -73,18 +73,6 @@ fn unread(checking: &Checking<'_>, node: &Node, reads: &BTreeSet<String>, findin
         let near = near.map(|near| format!("inputs.{near}"));
         findings.warning("unread-input", attr.key_span, message, did_you_mean(near, otherwise));
     }
-}
-
-/// The sub-workflow that a node names, and its text.
-pub(super) fn child<'a>(checking: &Checking<'_>, node: &'a Node) -> Option<(ChildKey, &'a str)> {
-    let attr = attr(node)?;
-    let text = attr.value.text()?;
-    if attr.name == "stack.child_workflow" {
-        let path = checking.sources.join(attr.file.as_deref()?);
-        return Some((ChildKey::File(path), text));
-    }
-    let base = checking.sources.folder.to_owned();
-    Some((ChildKey::Inline { base, text: text.to_owned() }, text))
 }
 
 /// Of two sub-workflows the one in a file counts.

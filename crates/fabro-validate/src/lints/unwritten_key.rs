@@ -9,10 +9,10 @@ use fabro_types::Status;
 use crate::checking::Checking;
 use crate::family::ChildKey;
 use crate::findings::Findings;
-use crate::flow::{Found, Mentions, Nearest, Need, Read, Unmet, Writer, need, unmet};
+use crate::flow::{
+    Found, Mentions, Nearest, Need, Read, Unmet, Writer, can_write, need, shares_context, unmet,
+};
 use crate::lints::label_condition::meant_as_label;
-use crate::load::load;
-use crate::relative::RelativeSources;
 
 /// How many reads are followed in one workflow: nodes and edges may share one text that reads many
 /// keys, and their product is not written down.
@@ -56,7 +56,10 @@ impl<'a> Search<'_, 'a> {
         if let Some(need) = self.needs.get(key) {
             return need.clone();
         }
-        let need = need(&self.checking.mentions, key, &self.checking.nearby);
+        let mut need = need(&self.checking.mentions, key, &self.checking.nearby);
+        if matches!(need, Need::Impossible { .. }) && self.checking.sub_workflow_can_write(key) {
+            need = Need::Stage(Writer::SubWorkflow);
+        }
         self.needs.insert(key.to_owned(), need.clone());
         need
     }
@@ -306,34 +309,32 @@ fn explain_first(
     (message, fix)
 }
 
-/// Stop conditions read the context of the sub-workflow, which starts with nothing of the parent's.
+/// Stop conditions read the context of the sub-workflow, which may begin with that of the parent.
 fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
-    let mut children: HashMap<ChildKey, Option<fabro_graph::Workflow>> = HashMap::new();
     let mut seen = HashSet::new();
     for (ix, node) in checking.of_kind(NodeKind::ManagerLoop) {
         let Some(attr) = node.attrs.get("manager.stop_condition") else { continue };
         let Some(condition) = checking.stop_condition(ix) else { continue };
-        let Some((key, text)) = super::child_workflow::child(checking, node) else { continue };
-        if !seen.insert((attr.span, key.clone())) {
+        let Some((key, _)) = ChildKey::of(node, &checking.sources) else { continue };
+        if !seen.insert((attr.span, key)) {
             continue;
         }
-        let child = children.entry(key.clone()).or_insert_with(|| {
-            let sources = RelativeSources::new(checking.sources.sources, key.base());
-            load(&node.id, text, &sources).ok().map(|read| read.workflow)
-        });
-        let Some(child) = child else { continue };
-        let mentions = Mentions::new(child);
+        let Some(child) = checking.sub_workflow(node) else { continue };
+        let mentions = Mentions::new(&child);
         for (key, span) in reads_of(condition) {
             let (why, fix) = match need(&mentions, key, &checking.nearby) {
                 Need::Nothing => continue,
                 Need::Impossible { why, fix } => (format!(": {why}"), fix),
                 Need::Stage(writer) => {
-                    if (0..child.nodes().len()).any(|at| writer.is(child, at)) {
+                    if (0..child.nodes().len()).any(|at| writer.is(&child, at)) {
                         continue;
                     }
-                    (String::new(), format!("only {} writes it", writer.name(child)))
+                    (String::new(), format!("only {} writes it", writer.name(&child)))
                 }
             };
+            if shares_context(node) && can_write(checking.workflow, key, &checking.nearby) {
+                continue;
+            }
             let message =
                 format!("no stage of the sub-workflow of `{}` writes `{key}`{why}", node.id);
             let place = checking.place(attr, span);
@@ -344,7 +345,7 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::reported;
+    use crate::tests::support::{reported, reported_with};
 
     #[test]
     fn the_status_of_a_stage_is_suggested() {
@@ -582,6 +583,45 @@ mod tests {
           at: context.plan.result
           fix: read `response.plan`
         ");
+    }
+
+    #[test]
+    fn sub_workflows_without_inputs_share_the_context() {
+        let files = [
+            (
+                "c.fabro",
+                "digraph { start -> c -> inner -> exit; c [script=ls]; inner [shape=house, stack.child_workflow=\"sub/d.fabro\"] }",
+            ),
+            ("sub/d.fabro", "digraph { start -> plan -> exit; plan [prompt=x] }"),
+        ];
+        let sub = |inputs: &str, read: &str| {
+            let body = format!(
+                r#"start -> m -> t -> exit; m [shape=house{inputs}, stack.child_workflow="c.fabro"]; t [script="{read}"]"#
+            );
+            reported_with("unwritten-key", &body, &files, None)
+        };
+        let reads =
+            "{{ context.command.exit_code }} {{ context.response.plan }} {{ context.verdict }}";
+        insta::assert_snapshot!(sub("", reads), @"nothing");
+        insta::assert_snapshot!(sub("", "{{ context.response.plna }} {{ context.human.gate.tset }}"), @r"
+        1:101 warning: no stage writes `response.plna`: there is no node `plna`
+          at: context.response.plna
+          fix: name a node of this workflow
+        1:129 warning: no stage writes `human.gate.tset`: keys of this name belong to the engine, which writes no such key
+          at: context.human.gate.tset
+          fix: read `human.gate.text`
+        ");
+        insta::assert_snapshot!(sub(", inputs.x=1", reads), @r#"
+        1:113 warning: no stage before this writes `command.exit_code`; the nearest that can, `t`, comes after it
+          at: context.command.exit_code
+          fix: only a command node writes it: put one before `t`
+        1:145 warning: no stage writes `response.plan`: there is no node `plan`
+          at: context.response.plan
+          fix: name a node of this workflow
+        1:173 warning: no stage before this writes `verdict`
+          at: context.verdict
+          fix: only an agent or prompt node, or a command with output_schema="routing", by its context_updates, writes it: put one before `t`
+        "#);
     }
 
     #[test]
