@@ -157,11 +157,21 @@ impl HookEvent {
         matches!(self, RunStart | StageStart | PreToolUse)
     }
 
+    /// Whether it is about a call of a tool.
+    pub fn is_of_call(self) -> bool {
+        self == PreToolUse || self.is_after_call()
+    }
+
+    /// Whether a call of a tool has ended. A hook of these events that blocks is waited for, and forbids nothing.
+    pub fn is_after_call(self) -> bool {
+        matches!(self, PostToolUse | PostToolUseFailure)
+    }
+
     /// What a matcher is compared with; `None` when there is nothing.
     fn subject(self) -> Option<&'static str> {
         match self {
             RunStart | RunComplete | RunFailed | RunCanceled | RunPaused => None,
-            PreToolUse | PostToolUse | PostToolUseFailure => Some("tool"),
+            _ if self.is_of_call() => Some("tool"),
             _ => Some("node"),
         }
     }
@@ -255,7 +265,7 @@ impl Reader {
         }
     }
 
-    /// It blocks only where something can be forbidden.
+    /// It blocks only where something can be forbidden, or a call is waited for.
     fn hook_blocking(
         &mut self,
         called: &str,
@@ -264,11 +274,18 @@ impl Reader {
         hook: &mut Map<String, Value>,
     ) {
         let is_asked = hook.get("blocking").and_then(Value::as_bool);
-        if is_asked == Some(true) && !event.can_block() {
+        if is_asked == Some(true) && event.is_after_call() {
+            let message = format!(
+                "{called} is waited for, and its decision is ignored: the tool has run already"
+            );
+            let value = node.get_ref().as_table().and_then(|table| table.get("blocking"));
+            let at = span(value.unwrap_or(node).span());
+            let warning = Diagnostic::warning("upstream-setting", at, message);
+            self.diagnostics.push(warning.with_fix("to forbid a call, use `pre_tool_use`"));
+        } else if is_asked == Some(true) && !event.can_block() {
             let fix = match event {
                 EdgeSelected => "remove `blocking`, or use `stage_start` with the next node",
                 StageRetrying => "remove `blocking`, or limit `max_retries` of the node",
-                PostToolUse | PostToolUseFailure => "remove `blocking`, or use `pre_tool_use`",
                 _ => "remove `blocking`: `run_start`, `stage_start` and `pre_tool_use` can block",
             };
             let event = event.as_str();
@@ -278,8 +295,8 @@ impl Reader {
         }
         let blocking = is_asked.unwrap_or(event.can_block());
         hook.insert("blocking".to_owned(), blocking.into());
-        if !blocking && hook.contains_key("on_error") {
-            let message = format!("`on_error` of {called} has no effect: the hook does not block");
+        if !(blocking && event.can_block()) && hook.contains_key("on_error") {
+            let message = format!("`on_error` of {called} has no effect: the hook forbids nothing");
             self.at(node, "on_error", message, "remove it");
         }
     }
@@ -368,9 +385,13 @@ mod tests {
         assert_snapshot!(check("event = 'gate_asked'\nurl = 'http://127.0.0.1.example.org/x'"), @"Error at 'http://127.0.0.1.example.org/x': the hook of `run.hooks` would send events unencrypted to another machine (use `https://`; `http://` is for this machine only)");
         assert_snapshot!(check("event = 'edge_selected'\ncommand = 'x'\nblocking = true"), @"Error at true: the hook of `run.hooks` cannot block: `edge_selected` is sent when it has happened already (remove `blocking`, or use `stage_start` with the next node)");
         assert_snapshot!(check("event = 'stage_complete'\ncommand = 'x'\nblocking = true"), @"Error at true: the hook of `run.hooks` cannot block: `stage_complete` is sent when it has happened already (remove `blocking`: `run_start`, `stage_start` and `pre_tool_use` can block)");
+        assert_snapshot!(check("event = 'post_tool_use'\ncommand = 'x'\nblocking = true"), @r#"
+        {"event":"post_tool_use","script":"x","blocking":true,"on_error":"proceed"}
+        Warning at true: the hook of `run.hooks` is waited for, and its decision is ignored: the tool has run already (to forbid a call, use `pre_tool_use`)
+        "#);
         assert_snapshot!(check("event = 'run_failed'\ncommand = 'x'\nmatcher = 'a'"), @"Error at 'a': the hook of `run.hooks` has a `matcher`, and `run_failed` has no node or tool (remove it)");
         assert_snapshot!(check("event = 'stage_start'\ncommand = 'x'\nmatcher = 'a('"), @r"Error at 'a(': the `matcher` of the hook of `run.hooks` is not a regular expression: unclosed group (correct it; `\` makes the next character literal)");
-        assert_snapshot!(check("event = 'stage_failed'\ncommand = 'x'\non_error = 'block'"), @"Error at 'block': `on_error` of the hook of `run.hooks` has no effect: the hook does not block (remove it)");
+        assert_snapshot!(check("event = 'stage_failed'\ncommand = 'x'\non_error = 'block'"), @"Error at 'block': `on_error` of the hook of `run.hooks` has no effect: the hook forbids nothing (remove it)");
         assert_snapshot!(check("event = 'stage_failed'\ncommand = 'x'\ntimeout = 0"), @"Error at 0: `run.hooks.timeout` is not a duration (write it as `500ms`, `30s`, `10m` or `2h`)");
         assert_snapshot!(check("event = 'run_start'\nurl = 'https://h/'\nheaders = { X-Api-Key = 'abcdefghij' }"), @"Error at 'abcdefghij': `run.hooks.headers.X-Api-Key` contains a secret, and settings are stored with each run (put it into an environment variable, and write `$NAME`)");
     }

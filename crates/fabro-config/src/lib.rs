@@ -62,6 +62,7 @@ mod tools;
 mod trust;
 mod upstream;
 mod upstream_findings;
+mod upstream_tables;
 mod values;
 mod variables;
 mod webhooks;

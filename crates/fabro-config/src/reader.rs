@@ -42,10 +42,10 @@ pub(crate) struct Reader {
     pub(crate) understood: Vec<(String, Span)>,
     pub(crate) settings: Vec<(String, Span)>,
     pub(crate) without_effect: Vec<(String, Span, &'static str)>,
-    /// Values of settings that stand at another name, by the name of ours.
-    pub(crate) moved: Vec<(&'static str, Value)>,
-    /// `run.environment` is read as settings of the sandbox.
-    has_environment: bool,
+    /// Values of settings that stand at another name, by the path of ours.
+    pub(crate) moved: Vec<(Vec<String>, Value)>,
+    /// Tables of upstream that were read before the rest.
+    pub(crate) read_before: Vec<&'static str>,
     /// The names of the HTTP tools so far.
     pub(crate) tools: BTreeSet<String>,
     /// The URLs of the webhooks so far.
@@ -112,12 +112,12 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
     let mut reader = Reader::new(schema);
     let mut settings = Map::new();
     if reader.version(root.get_ref()) {
-        reader.has_environment = reader.environment(root.get_ref());
+        reader.upstream_tables(root.get_ref());
         settings = reader.table("", "", root.get_ref());
     }
     let mut settings = Value::Object(settings);
-    for (name, value) in reader.moved {
-        complete(&mut settings, name.split('.'), value);
+    for (path, value) in reader.moved {
+        complete(&mut settings, path.iter().map(String::as_str), value);
     }
     let mut findings = reader.diagnostics;
     findings.sort_by_key(|diagnostic| diagnostic.span.start);
@@ -205,7 +205,7 @@ impl Reader {
             settings: Vec::new(),
             without_effect: Vec::new(),
             moved: Vec::new(),
-            has_environment: false,
+            read_before: Vec::new(),
             tools: BTreeSet::new(),
             webhooks: BTreeSet::new(),
         }
@@ -231,11 +231,13 @@ impl Reader {
                 continue;
             }
             let key_pattern = join(pattern, key_name);
+            if self.read_before.contains(&&*key_pattern) {
+                continue;
+            }
             match upstream(&key_pattern) {
                 Some(Handling::Same(ours)) => {
                     self.renamed(&full, pattern, ours, key, node, &mut map);
                 }
-                Some(_) if self.has_environment && key_pattern == "run.environment" => {}
                 Some(handling) => self.upstream(&full, key, node, handling),
                 None => {
                     let value = self.setting(&full, &key_pattern, key, node);
@@ -293,7 +295,10 @@ impl Reader {
             Some(own) if ours.contains("NAME") => {
                 map.extend(value.map(|value| (own.to_owned(), value)));
             }
-            _ => self.moved.extend(value.map(|value| (ours, value))),
+            _ => {
+                let path = || ours.split('.').map(str::to_owned).collect();
+                self.moved.extend(value.map(|value| (path(), value)));
+            }
         }
     }
 

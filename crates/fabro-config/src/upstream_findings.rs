@@ -1,7 +1,7 @@
 //! Findings about settings of upstream in a file: what is lost, and values that stay text.
 
 use fabro_types::Diagnostic;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use crate::reader::{Key, Node, Reader, span};
 use crate::upstream::Handling::{self, Lost, NoEffect, OtherSandbox, Refused, Same};
@@ -30,33 +30,6 @@ impl Reader {
         }
     }
 
-    /// Reads the environment of upstream that `run.environment` names as settings of the sandbox, if its
-    /// provider is one of ours. Returns whether it is.
-    pub(crate) fn environment(&mut self, root: &DeTable<'_>) -> bool {
-        let Some(chosen) = below(root, &["run", "environment"]) else { return false };
-        let id = chosen.get_ref().as_str();
-        let id = id.or_else(|| chosen.get_ref().as_table()?.get("id")?.get_ref().as_str());
-        let found = id.and_then(|id| below(root, &["environments", id])?.get_ref().as_table());
-        let (Some(id), Some(environment)) = (id, found) else { return false };
-        let provider = environment.get("provider").and_then(|node| node.get_ref().as_str());
-        if provider.is_some_and(|name| !["local", "docker"].contains(&name)) {
-            return false;
-        }
-        // Without a container there are no image and no limits.
-        let is_local = provider.is_none_or(|name| name == "local");
-        for (path, ours) in ENVIRONMENT.iter().filter(|(path, _)| !is_local || path.len() == 1) {
-            let kind = self.kind(ours);
-            if let (Some(node), Some(kind)) = (below(environment, path), kind) {
-                let full = format!("environments.{id}.{}", path.join("."));
-                let value = self.value(&full, kind, node);
-                self.settings.push(((*ours).to_owned(), span(node.span())));
-                self.moved.extend(value.map(|value| (*ours, value)));
-            }
-        }
-        self.understood.push(("run.environment".to_owned(), span(chosen.span())));
-        true
-    }
-
     /// Reports `{{ env.NAME }}` in a value where it stays text.
     pub(crate) fn interpolation(&mut self, name: &str, node: &Node<'_>, value: &serde_json::Value) {
         let Some(variable) = first_interpolation(value) else { return };
@@ -68,22 +41,6 @@ impl Reader {
         let at = span(node.span());
         self.diagnostics.push(Diagnostic::warning(RULE, at, message).with_fix(fix));
     }
-}
-
-/// The settings of an environment of upstream, and those of ours.
-const ENVIRONMENT: &[(&[&str], &str)] = &[
-    (&["provider"], "run.sandbox.provider"),
-    (&["image", "docker"], "run.sandbox.image"),
-    (&["resources", "cpu"], "run.sandbox.cpus"),
-    (&["resources", "memory"], "run.sandbox.memory"),
-    (&["env"], "run.sandbox.env"),
-];
-
-/// A value by its path in tables.
-fn below<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t Node<'i>> {
-    let (first, rest) = path.split_first()?;
-    let node = table.get(*first)?;
-    if rest.is_empty() { Some(node) } else { below(node.get_ref().as_table()?, rest) }
 }
 
 /// The variable of the first `{{ env.NAME }}` in the strings of a value.

@@ -245,10 +245,12 @@ fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
 const MODEL_SERVERS: [&str; 8] =
     ["llama-cpp", "llama.cpp", "llamacpp", "lm-studio", "lmstudio", "localai", "ollama", "vllm"];
 
-fn word<'t>(node: &'t Node<'_>, words: &[&str]) -> Result<&'t str, Problem> {
+/// Upstream has underscores in some words.
+fn word(node: &Node<'_>, words: &[&'static str]) -> Result<&'static str, Problem> {
     let word = string(node)?;
-    if words.contains(&word) {
-        return Ok(word);
+    let with_hyphens = word.replace('_', "-");
+    if let Some(same) = words.iter().find(|known| **known == word || **known == with_hyphens) {
+        return Ok(same);
     }
     let fix = match nearest(word, words.iter().copied()) {
         _ if words == PROVIDER_KINDS && MODEL_SERVERS.contains(&&*word.to_lowercase()) => {

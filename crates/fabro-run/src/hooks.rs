@@ -14,7 +14,7 @@ use fabro_handlers::Guard;
 use fabro_hooks::{Decision, Occasion, Runner};
 use fabro_redact::Redactor;
 use fabro_sandbox::agent_env;
-use fabro_tools::{Call, CallGuard};
+use fabro_tools::{Call, CallGuard, Output};
 use fabro_types::{Failure, FailureClass, RunId};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -211,7 +211,7 @@ pub(crate) fn kept(run_dir: &Path, warn: Warn) -> Warn {
     })
 }
 
-/// The hooks that may forbid something.
+/// The hooks that are waited for: they may forbid something, or end what a call began.
 pub(crate) struct Blocking {
     hooks: Vec<Arc<Runner>>,
     about: About,
@@ -306,7 +306,8 @@ impl Guard for Blocking {
     }
 
     fn calls(&self, stage: &Stage) -> Option<Arc<dyn CallGuard>> {
-        let hooks = self.of(HookEvent::PreToolUse);
+        let is_of_call = |hook: &&Arc<Runner>| hook.hook().event.is_of_call();
+        let hooks: Vec<_> = self.hooks.iter().filter(is_of_call).cloned().collect();
         (!hooks.is_empty()).then(|| {
             Arc::new(StageCalls {
                 hooks,
@@ -330,7 +331,7 @@ fn of_stage(stage: &Stage) -> Map<String, Value> {
     data
 }
 
-/// The hooks that are asked before the calls of tools of a stage.
+/// The hooks that are asked before the calls of tools of a stage, and those that run after them.
 struct StageCalls {
     hooks: Vec<Arc<Runner>>,
     about: About,
@@ -340,21 +341,32 @@ struct StageCalls {
     reporter: fabro_engine::Reporter,
 }
 
-#[async_trait]
-impl CallGuard for StageCalls {
-    async fn refusal(&self, tool: &str, call: Call<'_>) -> Option<String> {
-        let mut hooks = self.hooks.clone();
-        hooks.retain(|hook| hook.matches(&[tool]));
-        if hooks.is_empty() {
-            return None;
-        }
+impl StageCalls {
+    /// The hooks of an event of a call.
+    fn of(&self, event: HookEvent, tool: &str) -> Vec<&Arc<Runner>> {
+        let is_meant = |hook: &&Arc<Runner>| hook.hook().event == event && hook.matches(&[tool]);
+        self.hooks.iter().filter(is_meant).collect()
+    }
+
+    fn occasion(&self, event: HookEvent, tool: &str, call: Call<'_>) -> Occasion {
         let mut more = self.stage.clone();
         more.insert("tool_name".to_owned(), tool.into());
         more.insert("tool_call_id".to_owned(), call.id.into());
         more.insert("tool_input".to_owned(), Value::Object(call.arguments.clone()));
         let id = format!("{}-{}-{}", self.run, self.since_seq, call.id);
-        let occasion = self.about.occasion(HookEvent::PreToolUse, id, self.run, more);
-        for hook in &hooks {
+        self.about.occasion(event, id, self.run, more)
+    }
+}
+
+#[async_trait]
+impl CallGuard for StageCalls {
+    async fn refusal(&self, tool: &str, call: Call<'_>) -> Option<String> {
+        let hooks = self.of(HookEvent::PreToolUse, tool);
+        if hooks.is_empty() {
+            return None;
+        }
+        let occasion = self.occasion(HookEvent::PreToolUse, tool, call);
+        for hook in hooks {
             let answer = hook.run(&occasion, call.cancel).await;
             if call.cancel.is_cancelled() {
                 // The call is dropped, and must not begin unasked.
@@ -368,6 +380,22 @@ impl CallGuard for StageCalls {
             }
         }
         None
+    }
+
+    async fn ended(&self, tool: &str, call: Call<'_>, output: &Output) {
+        let event =
+            if output.is_error { HookEvent::PostToolUseFailure } else { HookEvent::PostToolUse };
+        let hooks = self.of(event, tool);
+        if hooks.is_empty() {
+            return;
+        }
+        let occasion = self.occasion(event, tool, call);
+        for hook in hooks {
+            // There is nothing left to forbid.
+            if let Some(failure) = hook.run(&occasion, call.cancel).await.failure {
+                warn_of(&self.reporter, hook, &failure).await;
+            }
+        }
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn check(
     let findings = Preflight::new(&bundle.settings, work_dir, servers)?.findings(&subject)?;
     let mut warnings = warnings_of(bundle, findings)?;
     warnings.extend(unused_servers(&bundle.settings, plan, &reached));
+    warnings.extend(unseen_calls(&bundle.settings, plan, &reached));
     Ok(warnings)
 }
 
@@ -64,6 +65,19 @@ fn unused_servers(settings: &RunSettings, plan: &Plan, reached: &Reached) -> Opt
         format!(
             "no agent of the workflow may use the MCP server {} (permissions=full allows it)",
             names.join(", ")
+        )
+    })
+}
+
+/// Says that a hook waits for the end of tool calls, and that the workflow has agents that are other programs.
+fn unseen_calls(settings: &RunSettings, plan: &Plan, reached: &Reached) -> Option<String> {
+    let is_waiting = |hook: &&Hook| hook.blocking && hook.event.is_after_call();
+    let hook = settings.hooks.iter().find(is_waiting)?;
+    let mut agents = reached.keys().filter_map(|ix| plan.spec(*ix).agent());
+    let name = hook.name.as_deref().unwrap_or(hook.event.as_str());
+    agents.any(|agent| agent.llm.backend != Backend::Api).then(|| {
+        format!(
+            "the hook `{name}` blocks, so it does not run after tools that other programs (backend=cli, acp) call"
         )
     })
 }

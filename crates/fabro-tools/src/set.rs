@@ -151,10 +151,14 @@ impl ToolSet {
                     Some(guard) => guard.refusal(name, call).await,
                     None => None,
                 };
-                match refusal {
+                let output = match refusal {
                     Some(refusal) => Output::error(refusal),
                     None => tool.call(call).await,
+                };
+                if let Some(guard) = &self.guard {
+                    guard.ended(name, call, &output).await;
                 }
+                output
             }
             Err(problem) => Output::error(problem),
         };

@@ -49,13 +49,16 @@ pub trait Tool: Send + Sync {
     async fn call(&self, call: Call<'_>) -> Output;
 }
 
-/// Is asked before each call of the tools of an agent.
+/// Is asked before each call of the tools of an agent, and told of its end.
 ///
 /// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait CallGuard: Send + Sync {
     /// Why this tool may not be called so, for the model; `None` when it may.
     async fn refusal(&self, tool: &str, call: Call<'_>) -> Option<String>;
+
+    /// A call has ended, or was refused. The model gets the output when this returns.
+    async fn ended(&self, _tool: &str, _call: Call<'_>, _output: &Output) {}
 }
 
 /// One call of a tool.

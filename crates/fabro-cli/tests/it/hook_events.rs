@@ -169,6 +169,17 @@ fn events_before_something_happens_can_forbid_it_and_no_others() {
         let matching = matcher.map(|it| format!("matcher = '{it}'\n")).unwrap_or_default();
         let hook =
             |lines: &str| vec![format!("name = 'guard'\nblocking = true\n{matching}{lines}")];
+        if event.is_after_call() {
+            // It is waited for, and forbids nothing.
+            let project = project(event, &hook("script = 'sleep 0.2; cat >> got; exit 2'"));
+            let (code, text) = run(event, &project);
+            assert_eq!(code, exit, "{text}");
+            assert!(text.contains("its decision is ignored"), "{text}");
+            let got = &lines(&project, "got")[0];
+            let input = got["tool_input"].to_string();
+            all.push_str(&format!("{} {} {input}\n", event.as_str(), got["tool_name"]));
+            continue;
+        }
         if !event.can_block() {
             let project = project(event, &hook("script = 'exit 2'"));
             let (code, text) = run(event, &project);
@@ -218,9 +229,11 @@ fn events_before_something_happens_can_forbid_it_and_no_others() {
             }
         }
     }
-    assert_snapshot!(all, @r"
+    assert_snapshot!(all, @r#"
     run_start: event id run_id workflow_name cwd goal inputs
     stage_start: event id run_id workflow_name cwd node_id visit attempt handler_type
     pre_tool_use: event id run_id workflow_name cwd node_id visit attempt tool_name tool_call_id tool_input
-    ");
+    post_tool_use "shell" {"command":"touch ran"}
+    post_tool_use_failure "read_file" {"file_path":"missing"}
+    "#);
 }

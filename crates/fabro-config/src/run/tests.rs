@@ -419,6 +419,63 @@ enabled = true
 }
 
 #[test]
+fn providers_and_models_of_upstream_are_those_of_ours() {
+    let (config, warnings) = parse(
+        r#"_version = 1
+[llm.providers.proxy]
+adapter = "openai_compatible"
+base_url = "http://127.0.0.1:8401/v1"
+credentials = ["vault:proxy", "env:PROXY_KEY"]
+[llm.providers.old]
+enabled = false
+[llm.providers.openai]
+adapter = "openai"
+credentials = ["vault:openai"]
+[llm.models."fast-1.5"]
+provider = "proxy"
+api_id = "vendor/fast-1.5-2026"
+display_name = "Fast"
+limits = { context_window = 128000, max_output = 8192 }
+costs = { input_cost_per_mtok = 0.5, output_cost_per_mtok = 2 }
+features = { tools = true }
+[models."vendor/fast-1.5-2026"]
+input_cost = 1.0
+"#,
+    )
+    .unwrap();
+    let provider = &config.providers["proxy"];
+    assert_eq!(provider.kind, ProviderKind::OpenAiCompatible);
+    assert_eq!(provider.base_url.as_deref(), Some("http://127.0.0.1:8401/v1"));
+    assert_eq!(provider.api_key_env.as_deref(), Some("PROXY_KEY"));
+    assert_eq!(config.providers.keys().collect::<Vec<_>>(), ["openai", "proxy"]);
+    let model = &config.models["vendor/fast-1.5-2026"];
+    assert_eq!(
+        (model.provider.as_deref(), &*model.aliases),
+        (Some("proxy"), &["fast-1.5".to_owned()][..])
+    );
+    assert_eq!((model.context_window, model.max_output_tokens), (Some(128_000), Some(8192)));
+    assert_eq!(
+        (model.cost.input_cost, model.cost.output_cost),
+        (Some(1.0), Some(2.0)),
+        "ours wins"
+    );
+    let warnings: Vec<_> = warnings.iter().map(|warning| &*warning.message).collect();
+    assert_snapshot!(warnings.join("\n"), @r"
+    `llm.providers.openai.credentials` names no environment variable, so the usual one is read
+    `llm.models.fast-1.5.features` has no effect
+    ");
+    assert_snapshot!(check(r#"_version = 1
+[llm.providers.proxy]
+adapter = "anthropc"
+[llm.models.m]
+limits = { context_window = "big" }
+"#), @r"
+    run.toml:3:11: `llm.providers.proxy.adapter` is `anthropc` (did you mean `anthropic`?)
+    run.toml:5:29: `llm.models.m.limits.context_window` is a string, but an integer is expected (make it an integer)
+    ");
+}
+
+#[test]
 fn what_is_off_is_not_lost() {
     assert_snapshot!(check(r#"_version = 1
 hooks = []

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
@@ -83,11 +83,17 @@ async fn a_schema_that_is_broken_is_told_and_fetches_nothing() {
     agent.run("echo", json!({"text": "a".repeat(100_000)})).await;
 }
 
-/// Allows what is short.
-struct Short;
+/// Allows what is short, and keeps what calls gave.
+#[derive(Default)]
+struct Short(Mutex<Vec<String>>);
 
 #[async_trait]
 impl CallGuard for Short {
+    async fn ended(&self, tool: &str, call: Call<'_>, output: &Output) {
+        let line = format!("{tool} {} {} {}", call.id, output.is_error, output.text);
+        self.0.lock().unwrap().push(line);
+    }
+
     async fn refusal(&self, tool: &str, call: Call<'_>) -> Option<String> {
         let text = call.arguments.get("text")?.as_str()?;
         (text.len() > 3).then(|| format!("{tool} {} is too long", call.id))
@@ -95,9 +101,10 @@ impl CallGuard for Short {
 }
 
 #[tokio::test]
-async fn a_guard_is_asked_before_each_call() {
+async fn a_guard_is_asked_before_each_call_and_told_of_its_end() {
     let mut agent = echo();
-    agent.tools = agent.tools.with_guard(Arc::new(Short)).for_another_agent();
+    let guard = Arc::new(Short::default());
+    agent.tools = agent.tools.with_guard(Arc::clone(&guard) as _).for_another_agent();
     assert_eq!(agent.ok("echo", json!({"text": "hi"})).await, "hi");
     assert_eq!(agent.fails("echo", json!({"text": "hello"})).await, "echo 1 is too long");
     // It need not look at what would be refused anyway.
@@ -105,6 +112,10 @@ async fn a_guard_is_asked_before_each_call() {
     assert!(wrong.contains("are not valid"), "{wrong}");
     agent.tools = agent.tools.select(&["echo"]).bounded(1_000);
     assert_eq!(agent.fails("echo", json!({"text": "hello"})).await, "echo 1 is too long");
+    assert_eq!(
+        *guard.0.lock().unwrap(),
+        ["echo 1 false hi", "echo 1 true echo 1 is too long", "echo 1 true echo 1 is too long"]
+    );
 }
 
 #[tokio::test]
