@@ -177,7 +177,7 @@ fn events_before_something_happens_can_forbid_it_and_no_others() {
             assert!(text.contains("its decision is ignored"), "{text}");
             let got = &lines(&project, "got")[0];
             let input = got["tool_input"].to_string();
-            all.push_str(&format!("{} {} {input}\n", event.as_str(), got["tool_name"]));
+            let _ = writeln!(all, "{} {} {input}", event.as_str(), got["tool_name"]);
             continue;
         }
         if !event.can_block() {
