@@ -156,8 +156,10 @@ impl Reader {
             }
             let message = format!("`{}` has no effect", join(full, name));
             let warning = Diagnostic::warning(RULE, span(key.span()), message);
-            self.diagnostics
-                .push(warning.with_fix("remove it, or use a setting of `providers.NAME` or `models.NAME`"));
+            self.diagnostics.push(
+                warning
+                    .with_fix("remove it, or use a setting of `providers.NAME` or `models.NAME`"),
+            );
         }
     }
 }

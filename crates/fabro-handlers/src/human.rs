@@ -8,23 +8,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fabro_engine::{
     EdgeSpec, Handler, InboxId, Message, Mode, NodeSpec, Reading, RecordedAnswer, ReportError,
-    ShowSpec, Stage, StageEnd, StageRecord, keys, reference,
+    Stage, StageEnd, TextTemplate, keys,
 };
-use fabro_events::{
-    AnsweredBy, EventBody, GateOption, ParentStage, PauseReason, QuestionType, ShownText,
-};
+use fabro_events::{AnsweredBy, EventBody, GateOption, ParentStage, PauseReason, QuestionType};
 use fabro_gate::{
     AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, default_option, options,
 };
 use fabro_redact::Redactor;
 use fabro_types::{
-    BlobRef, BranchPath, ClauseResult, Failure, FailureClass, NodeKind, Outcome, excerpt, one_line,
-    strip_accelerator,
+    BranchPath, ClauseResult, Failure, FailureClass, Outcome, excerpt, one_line, strip_accelerator,
 };
 use serde_json::Value;
 
 use crate::common::{canceled, value_of, warn};
 use crate::render::render;
+use crate::shown_texts::shown;
 
 /// Asks people.
 pub struct HumanHandler {
@@ -314,7 +312,7 @@ impl Gate {
             // A person answers what was shown when the gate was asked, so it is not read again.
             show: match &stage.at.gate_show {
                 Some(show) => show.to_vec(),
-                None => shown(stage)?,
+                None => shown(stage, &abouts(&choices, &edges))?,
             },
             run: Some(stage.run_id),
             question_type: human.map_or(QuestionType::MultipleChoice, |human| human.question_type),
@@ -582,10 +580,6 @@ const MAX_FAILURES: usize = 10;
 /// The maximum length of an element name, in characters.
 const MAX_ITEM: usize = 60;
 
-/// The maximum length of a text recorded with the question, in characters. The log of its stage has the
-/// full text.
-const MAX_SHOWN: usize = 16_000;
-
 fn question_text(stage: &Stage) -> Result<String, Failure> {
     let Some(human) = stage.spec().human() else { return Ok(stage.spec().label.to_string()) };
     Ok(excerpt(&render(stage, &human.question, Mode::Text)?, MAX_QUESTION).into_owned())
@@ -596,6 +590,12 @@ fn option_label(stage: &Stage, edge: &EdgeSpec) -> Result<String, Failure> {
         Some(label) => Ok(one_line(&render(stage, label, Mode::Text)?, MAX_QUESTION)),
         None => Ok(edge.label.as_deref().unwrap_or_default().trim().to_owned()),
     }
+}
+
+/// The options that say more than their label.
+fn abouts<'e>(options: &[GateOption], edges: &[&'e EdgeSpec]) -> Vec<(String, &'e [TextTemplate])> {
+    let all = options.iter().zip(edges).filter(|(_, edge)| !edge.about.is_empty());
+    all.map(|(option, edge)| (format!("[{}] {}", option.key, option.label), &*edge.about)).collect()
 }
 
 /// The failures before the gate.
@@ -641,121 +641,4 @@ fn item_name(item: &Value) -> String {
     });
     let text = item.as_str().map(str::to_owned).or(field);
     one_line(&text.unwrap_or_else(|| item.to_string()), MAX_ITEM)
-}
-
-/// The texts to display with the question.
-fn shown(stage: &Stage) -> Result<Vec<ShownText>, Failure> {
-    let show = stage.spec().human().map(|human| human.show.as_slice()).unwrap_or_default();
-    let mut texts = Vec::new();
-    for show in show {
-        match show {
-            ShowSpec::Last => texts.extend(last_output(stage)?),
-            ShowSpec::Text(text) => {
-                let text = render(stage, text, Mode::Text)?;
-                texts.push(shown_text(None, None, &text, None));
-            }
-            ShowSpec::Key(key) => {
-                let value = value_at(stage, key)?;
-                texts.push(match &value {
-                    Some(value) => shown_value(stage, None, Some(key.to_string()), value)?,
-                    None => shown_text(None, Some(key.to_string()), "(no value)", None),
-                });
-            }
-        }
-    }
-    Ok(texts.into_iter().filter(|shown| !shown.text.is_empty()).collect())
-}
-
-/// The value of a context key, or of a path into its value. The longest key wins, as in templates.
-fn value_at(stage: &Stage, path: &str) -> Result<Option<Value>, Failure> {
-    let ends = path.rmatch_indices('.').map(|(at, _)| at);
-    for end in std::iter::once(path.len()).chain(ends) {
-        let Some(value) = stage.context.get(&path[..end]) else { continue };
-        let parts = path[end..].split('.').filter(|part| !part.is_empty());
-        if end == path.len() {
-            return Ok(Some(value.clone()));
-        }
-        let value = value_of(stage, value)?;
-        let mut parts = parts;
-        let found = parts.try_fold(&*value, |value, part| value.get(part));
-        if found.is_some() {
-            return Ok(found.cloned());
-        }
-    }
-    Ok(None)
-}
-
-/// The last output or answer before the gate, on its own line. In a branch, stages before the fan-out do
-/// not count, because the list that they produced contains the other elements.
-fn last_output(stage: &Stage) -> Result<Option<ShownText>, Failure> {
-    let line = stage.branch.as_deref().unwrap_or_default();
-    let history = stage.history.iter().rev();
-    for record in history.take_while(|record| *record.branch == *line) {
-        let Some(value) = output_of(record) else { continue };
-        let name = BranchPath::new(&record.branch).stage(&record.node, record.visit);
-        let shown = shown_value(stage, Some(name), None, &value)?;
-        if !shown.text.is_empty() {
-            return Ok(Some(shown));
-        }
-    }
-    Ok(None)
-}
-
-/// The output of a stage: a response, a validated output, a command output, the text of a person, the
-/// outputs of branches, or the result of a sub-workflow.
-fn output_of(record: &StageRecord) -> Option<Value> {
-    let updates = &record.end.outcome.context_updates;
-    let of_node = |prefix: &str| updates.get(&format!("{prefix}{}", record.node));
-    let found = match record.handler {
-        NodeKind::Command => updates.get(keys::COMMAND_OUTPUT).filter(|it| !is_blank(it)).or_else(
-            // A command without stdout may explain its failure on stderr.
-            || updates.get(keys::COMMAND_STDERR),
-        ),
-        NodeKind::Human => updates.get(keys::HUMAN_TEXT),
-        NodeKind::Parallel => updates.get(keys::PARALLEL_OUTPUTS),
-        NodeKind::ManagerLoop => {
-            let child = of_node(keys::CHILD_PREFIX)?;
-            let result = child.get(keys::LAST_RESPONSE).filter(|it| !is_blank(it));
-            return result.or_else(|| child.get(keys::COMMAND_OUTPUT)).cloned();
-        }
-        _ => of_node(keys::RESPONSE_PREFIX).or_else(|| of_node(keys::OUTPUT_PREFIX)),
-    };
-    found.map(|value| Value::clone(value)).filter(|value| !is_blank(value))
-}
-
-fn is_blank(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.trim().is_empty(),
-        Value::Array(items) => items.iter().all(is_blank),
-        _ => false,
-    }
-}
-
-fn shown_value(
-    stage: &Stage,
-    made_by: Option<String>,
-    key: Option<String>,
-    value: &Value,
-) -> Result<ShownText, Failure> {
-    let read = value_of(stage, value)?;
-    let text = match &*read {
-        Value::String(text) => text.clone(),
-        other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
-    };
-    let blob = reference(&*stage.store, value);
-    Ok(shown_text(made_by, key, &text, blob))
-}
-
-fn shown_text(
-    stage: Option<String>,
-    key: Option<String>,
-    text: &str,
-    blob: Option<BlobRef>,
-) -> ShownText {
-    let text = text.trim_end().trim_start_matches('\n');
-    let beginning: String = text.chars().take(MAX_SHOWN).collect();
-    let omitted = text[beginning.len()..].chars().count();
-    let blob = blob.filter(|_| omitted > 0);
-    ShownText { stage, key, text: beginning, omitted, blob }
 }

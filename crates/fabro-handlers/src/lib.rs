@@ -67,6 +67,7 @@ mod memory;
 mod preamble;
 mod registry;
 mod render;
+mod shown_texts;
 mod steering;
 mod sub_workflow;
 mod threads;

@@ -21,6 +21,9 @@ use crate::spec::{
 /// How often an answer that does not match its schema is sent back, unless the node says.
 const OUTPUT_RETRIES: u32 = 2;
 
+/// What a gate may say about an option besides its label.
+const ABOUT_OPTION: [&str; 2] = ["human.description", "human.preview"];
+
 /// How many steps the searches for the ends of lists take in one workflow: only lists that overlap
 /// each other many times over need more.
 const SEARCH_STEPS: usize = 500_000;
@@ -203,6 +206,7 @@ impl Lowering<'_> {
             NodeKind::Human => NodeBody::Human(HumanSpec {
                 question: self.question(node),
                 show: self.show(attrs),
+                review_target: attrs.is_true("review_target"),
                 question_type: self.word(attrs, "question_type"),
                 default_choice: attrs.shared_text("human.default_choice"),
             }),
@@ -367,6 +371,7 @@ impl Lowering<'_> {
             to: edge.to,
             label: label.filter(|label| !label.is_empty()),
             option: self.option(edge),
+            about: if is_option { self.about(attrs) } else { Vec::new() },
             condition,
             weight: edge.weight(),
             fidelity: self.parsed(attrs, "fidelity"),
@@ -382,6 +387,12 @@ impl Lowering<'_> {
         let attr =
             edge.attrs.get("label").filter(|attr| is_option && attr.value.text().is_some())?;
         self.compiler.template(attr).filter(|label| !label.template.is_plain())
+    }
+
+    fn about(&mut self, attrs: &Attrs) -> Vec<TextTemplate> {
+        let texts = ABOUT_OPTION.iter().filter(|name| has_text(attrs, name));
+        let attrs: Vec<_> = texts.filter_map(|name| attrs.get(name)).collect();
+        attrs.into_iter().filter_map(|attr| self.compiler.template(attr)).collect()
     }
 
     fn retry_targets(&self, attrs: &Attrs) -> RetryTargets {

@@ -289,6 +289,8 @@ pub struct HumanSpec {
     pub question: TextTemplate,
     /// What is displayed with it, in this order.
     pub show: Vec<ShowSpec>,
+    /// The link in the context key `review_target` is displayed first.
+    pub review_target: bool,
     /// How it asks.
     pub question_type: QuestionType,
     /// The option (by its target, key or label) taken when time runs out or the gate is approved automatically.
@@ -420,6 +422,8 @@ pub struct EdgeSpec {
     pub label: Option<Arc<str>>,
     /// The label of a human gate's edge, if it has templates.
     pub option: Option<TextTemplate>,
+    /// What a human gate says about the option besides its label: `human.description`, `human.preview`.
+    pub about: Vec<TextTemplate>,
     /// When it may be taken; `None` for an unconditional edge.
     pub condition: Option<EdgeCondition>,
     /// The weight; 0 when none is written.

@@ -249,7 +249,8 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
     let mut texts: Vec<Text<'_>> = Vec::new();
     let mut by_place: HashMap<TextPlace, usize> = HashMap::new();
     let of_edges = workflow.edges().flat_map(|edge| {
-        let attrs = ["label", "condition"].into_iter().filter_map(|name| edge.attrs.get(name));
+        let names = ["label", "condition", "human.description", "human.preview"];
+        let attrs = names.into_iter().filter_map(|name| edge.attrs.get(name));
         attrs.map(|attr| (attr, Some(edge.from)))
     });
     for (attr, node) in goal.into_iter().chain(of_nodes).chain(of_edges) {

@@ -65,6 +65,59 @@ fn shows_named_values_or_the_last_output() {
 }
 
 #[test]
+fn options_have_descriptions_and_previews() {
+    let source = r#"digraph { start; exit; plan [shape=parallelogram, script=run]; start -> plan -> ask
+        ask [shape=hexagon]; ask -> exit [label="[Y] Yes", human.description="Ships {{ context.command.output }}.", human.preview="+1 -1"]
+        ask -> plan [label="No", human.preview="nothing"] }"#;
+    insta::assert_snapshot!(of(source, &[("run", "tests")]), @r#"
+    ask ["Yes", "No"] None
+      Some("plan@1") "tests" +0
+      None "[Y] Yes: Ships tests.\n+1 -1" +0
+      None "[N] No: nothing" +0
+    "#);
+}
+
+#[test]
+fn a_review_target_is_a_link_that_was_checked() {
+    let source = r#"digraph { start; exit; plan [shape=parallelogram, script=run, output_schema=routing]; start -> plan -> ask
+        ask [shape=hexagon, review_target=true, show="{{ goal }}"]; ask -> exit [label="[Y] Yes"] }"#;
+    let with = |target: &str| {
+        let output = format!(r#"{{"context_updates": {{"review_target": {target}}}}}"#);
+        let scene = Scene::new(source).prints(&[("run", &output)]).answers(r#"{"ask": ["1"]}"#);
+        let asked = asked(&scene);
+        let failure = scene.events().into_iter().find_map(|event| match event.entry.body {
+            EventBody::StageFailed(end) => Some(end.outcome.failure.as_ref()?.message.clone()),
+            _ => None,
+        });
+        failure.map_or(asked.clone(), |failure| format!("{asked}{failure}"))
+    };
+    insta::assert_snapshot!(with(r#"{"label": "Audit", "url": "https://example.org/a?b=c#d"}"#), @r#"
+    ask ["Yes"] None
+      None "Review the Audit document, then choose the next action.\nhttp" +0
+      None "Ship it" +0
+    "#);
+    insta::assert_snapshot!(with(r#"{"label": "PR 7", "url": "http://example.org", "kind": "pull request"}"#), @r#"
+    ask ["Yes"] None
+      None "Review the PR 7 pull request, then choose the next action.\nh" +0
+      None "Ship it" +0
+    "#);
+    insta::assert_snapshot!(with("null"), @"the context key `review_target` is not an object with the texts `label` and `url`; the gate was not asked");
+    insta::assert_snapshot!(with(r#"{"label": "a\nb", "url": "https://example.org"}"#), @"the context key `review_target` has a `label` or `kind` that is not one line of 1 to 200 characters; the gate was not asked");
+    for url in [
+        "javascript:alert(1)",
+        "https://me:secret@example.org",
+        "https://",
+        "https:// a",
+        "file:///etc/passwd",
+        &format!("https://h/{}", "x".repeat(2048)),
+    ] {
+        let said = with(&format!(r#"{{"label": "x", "url": "{url}"}}"#));
+        assert!(said.starts_with("the context key `review_target` has a `url`"), "{said}");
+        assert!(!said.contains(url), "{said}");
+    }
+}
+
+#[test]
 fn shown_texts_are_truncated() {
     let source = r#"digraph { start; exit; plan [shape=parallelogram, script=run]; start -> plan -> ask
         ask [shape=hexagon]; ask -> exit [label="[Y] Yes"] }"#;

@@ -51,10 +51,12 @@ pub(super) fn rendered<'a>(
         let texts = node.attrs.iter().filter(|attr| is_template(node, attr));
         texts.map(move |attr| (attr, scope(node), Some(node.kind)))
     });
-    let of_edges = workflow.edges().filter_map(move |edge| {
+    let of_edges = workflow.edges().flat_map(move |edge| {
         let from = workflow.node(edge.from);
         let gate = Some(NodeKind::Human).filter(|gate| from.kind == *gate);
-        Some((edge.attrs.get("label")?, scope(from), gate))
+        let names = ["label", "human.description", "human.preview"];
+        let texts = names.into_iter().filter_map(|name| edge.attrs.get(name));
+        texts.map(move |attr| (attr, scope(from), gate))
     });
     of_nodes.chain(of_edges).chain(goal)
 }

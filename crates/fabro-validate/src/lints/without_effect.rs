@@ -42,7 +42,9 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
                 ("joins no branches", "write it on a fan-in (shape=tripleoctagon)")
             } else if matches!(&*attr.name, "status" | "reason") && node.kind != NodeKind::Exit {
                 ("does not end the run", "write it on an exit (shape=Msquare)")
-            } else if &*attr.name == "show" && node.kind != NodeKind::Human {
+            } else if matches!(&*attr.name, "show" | "review_target")
+                && node.kind != NodeKind::Human
+            {
                 ("asks no person", "write it on a human node (shape=hexagon)")
             } else if matches!(&*attr.name, "merge_stderr" | "stdin_source")
                 && node.kind != NodeKind::Command
@@ -78,6 +80,18 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             findings.warning("without-effect", attr.key_span, message, fix);
         }
     }
+    for edge in checking.workflow.edges() {
+        let from = checking.workflow.node(edge.from);
+        let texts = ["human.description", "human.preview"].map(|name| edge.attrs.get(name));
+        for attr in texts.into_iter().flatten().filter(|_| from.kind != NodeKind::Human) {
+            let message = format!(
+                "`{}` has no effect on an edge of `{}`, which asks no person",
+                attr.written, from.id
+            );
+            let fix = "write it on an edge of a human node (shape=hexagon)";
+            findings.warning("without-effect", attr.key_span, message, fix);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -96,11 +110,17 @@ mod tests {
 
     #[test]
     fn only_an_exit_has_a_status_and_only_a_gate_shows_values() {
-        insta::assert_snapshot!(reported("without-effect", "start -> a -> exit; a [prompt=x, status=failed, show=last]; exit [status=failed]"), @r"
-        1:46 warning: `status` has no effect on `a`, an agent node, which does not end the run
+        insta::assert_snapshot!(reported("without-effect", "start -> a -> exit [human.preview=x]; a [prompt=x, status=failed, show=last]; exit [status=failed]"), @r"
+        1:33 warning: `human.preview` has no effect on an edge of `a`, which asks no person
+          at: human.preview
+          fix: write it on an edge of a human node (shape=hexagon)
+        1:33 warning: `human.preview` has no effect on an edge of `start`, which asks no person
+          at: human.preview
+          fix: write it on an edge of a human node (shape=hexagon)
+        1:64 warning: `status` has no effect on `a`, an agent node, which does not end the run
           at: status
           fix: write it on an exit (shape=Msquare)
-        1:61 warning: `show` has no effect on `a`, an agent node, which asks no person
+        1:79 warning: `show` has no effect on `a`, an agent node, which asks no person
           at: show
           fix: write it on a human node (shape=hexagon)
         ");
