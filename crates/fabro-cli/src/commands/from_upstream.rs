@@ -1,5 +1,7 @@
 //! `fabro doctor --from-upstream`: what is lost of a project of upstream Fabro.
 
+mod changes;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -15,12 +17,14 @@ use crate::exit::Exit;
 use crate::global::{Global, cwd, home};
 use crate::output;
 use crate::workflow_files::{EXTENSIONS, files_in, shown};
+use changes::{Change, changes};
 
 /// A file of the project, and what this version does with it.
 struct Reviewed {
     file: String,
     source: String,
     review: SettingsReview,
+    changes: Vec<Change>,
 }
 
 /// Lists the files of a project, what is understood of them, and what is lost.
@@ -89,36 +93,38 @@ fn reviewed(path: &Path, dir: &Path) -> Reviewed {
             let finding = Diagnostic::error("unreadable", Span::default(), reason)
                 .with_fix("make it a text file that can be read");
             let review = SettingsReview { findings: vec![finding], ..SettingsReview::default() };
-            return Reviewed { file, source: String::new(), review };
+            return Reviewed { file, source: String::new(), review, changes: Vec::new() };
         }
     };
-    let mut review = match settings_kind(path) {
-        Some(kind) => review_settings(&source, kind),
+    let (mut review, changes) = match settings_kind(path) {
+        Some(kind) => (review_settings(&source, kind), Vec::new()),
         None => workflow_review(path, dir, &source),
     };
     // The version of the format is no setting.
     review.findings.retain(|it| it.rule != "settings-version" || it.severity == Severity::Error);
     review.understood.retain(|(name, _)| !name.ends_with("version"));
-    Reviewed { file, source, review }
+    Reviewed { file, source, review, changes }
 }
 
 /// The rules of findings that say what is lost of a workflow; others are about the workflow itself.
-const LOSSES: [&str; 6] = [
+const LOSSES: [&str; 7] = [
     "misspelled-attribute",
     "subgraph-attribute",
+    "template-root",
     "unknown-property",
     "unknown-tool",
     "unknown-type",
     "without-effect",
 ];
 
-fn workflow_review(path: &Path, dir: &Path, source: &str) -> SettingsReview {
+fn workflow_review(path: &Path, dir: &Path, source: &str) -> (SettingsReview, Vec<Change>) {
     let sources = FileSources::new(dir.join(path), home());
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let checked = fabro_validate::check(&name, source, &sources, None);
+    let changes = changes(&checked);
     let mut findings = checked.findings;
     findings.retain(|it| it.severity == Severity::Error || LOSSES.contains(&it.rule));
-    SettingsReview { findings, ..SettingsReview::default() }
+    (SettingsReview { findings, ..SettingsReview::default() }, changes)
 }
 
 impl Reviewed {
@@ -135,6 +141,7 @@ impl Reviewed {
             "file": self.file,
             "understood": understood,
             "without_effect": without_effect.collect::<Vec<_>>(),
+            "changes": self.changes.iter().map(|change| change.as_json(line)).collect::<Vec<_>>(),
             "lost": diagnostics::as_data(&self.source, &self.review.findings),
         })
     }
@@ -156,6 +163,12 @@ impl Reviewed {
         }
         for (name, span, reason) in &self.review.without_effect {
             let _ = writeln!(text, "  · {} {}: {reason}", place(*span), clean(name));
+        }
+        for change in &self.changes {
+            let nodes = clean(&change.nodes.join(", ")).into_owned();
+            let at = place(change.span);
+            let _ = writeln!(text, "  {} {at} {nodes}: {}", paint.odd("~"), change.message);
+            let _ = writeln!(text, "      {} {}", paint.hint("help:"), change.fix);
         }
         for finding in &self.review.findings {
             let mark = match finding.severity {
@@ -188,6 +201,12 @@ fn text(all: &[Reviewed], lost: usize, paint: Paint) -> String {
         (_, 0) => paint.odd(&format!("{lost} loss{}", if lost == 1 { "" } else { "es" })),
         _ => paint.bad(&format!("{} lost, {refused} that prevent a run", lost - refused)),
     };
-    let _ = writeln!(text, "{files}: {result}");
+    let changed: usize = all.iter().map(|it| it.changes.len()).sum();
+    let changed = match changed {
+        0 => String::new(),
+        1 => ", 1 difference (~)".to_owned(),
+        count => format!(", {count} differences (~)"),
+    };
+    let _ = writeln!(text, "{files}: {result}{changed}");
     text
 }

@@ -35,7 +35,7 @@ fn a_project_file_sets_what_its_runs_start_with() {
     ── stdout
     1 file checked, no findings
     ");
-    assert_snapshot!(project.run(&["doctor", "--from-upstream"]), @r"
+    assert_snapshot!(project.run(&["doctor", "--from-upstream"]), @r#"
     exit 0
     ── stdout
     .fabro/project.toml
@@ -43,10 +43,12 @@ fn a_project_file_sets_what_its_runs_start_with() {
       · 3:1 project.name: it describes, and no run depends on it
     flows/workflows/ship/workflow.fabro
       ✓ understood
+      ~ 1:22 a: no timeout here; upstream ends a command after 600 s
+          help: set `[run] command_timeout = "10m"` in .fabro/config.toml, or `timeout` on the node
     flows/workflows/ship/workflow.toml
       ✓ understood: run.inputs
-    3 files: nothing is lost
-    ");
+    3 files: nothing is lost, 1 difference (~)
+    "#);
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
     DIR/.fabro/project.toml:13:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
     DIR/.fabro/project.toml:15:1: warning: the hook of `run.hooks` has no effect: nothing happens at `sandbox_cleanup` (use `run_complete` and `run_failed`)
     ");
-    assert_snapshot!(project.run(&["doctor", "--from-upstream", "."]), @r"
+    assert_snapshot!(project.run(&["doctor", "--from-upstream", "."]), @r#"
     exit 1
     ── stdout
     .fabro/project.toml
@@ -95,14 +97,47 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
           help: use `run_complete` and `run_failed`
     w.fabro
       ✓ understood
-    2 files: 2 losses
-    ");
+      ~ 1:22 a: no timeout here; upstream ends a command after 600 s
+          help: set `[run] command_timeout = "10m"` in .fabro/config.toml, or `timeout` on the node
+    2 files: 2 losses, 1 difference (~)
+    "#);
     let output = project.output(&["doctor", "--from-upstream", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["lost"], 2);
     assert_snapshot!(report["files"][0]["lost"][0], @r#"{"rule":"upstream-setting","severity":"warning","message":"`run.pull_request` has no effect: no pull request is opened","line":13,"column":6,"end_line":13,"end_column":18,"fix":"open one in a command stage before the exit, with `gh pr create`"}"#);
     assert_snapshot!(report["files"][0]["without_effect"][0], @r#"{"name":"project.name","line":3,"reason":"it describes, and no run depends on it"}"#);
+}
+
+#[test]
+fn doctor_names_what_means_something_else() {
+    let workflow = r#"digraph W {
+    start -> build -> test -> lint -> report -> exit
+    build  [script="make", max_retries=2]
+    test   [script="make test", max_retries=2, timeout=10m]
+    test   -> build [condition="outcome=failed"]
+    lint   [script="lint", timeout=1m]
+    lint   -> build [condition="command.output contains error"]
+    report [shape=tab, prompt="Report {{ context.command.output }} to {{ vars.team }}."]
+}"#;
+    let project = Project::with(&[("w.fabro", workflow)]);
+    assert_snapshot!(project.run(&["doctor", "--from-upstream"]), @r#"
+    exit 1
+    ── stdout
+    w.fabro
+      ~ 2:14 build: no timeout here; upstream ends a command after 600 s
+          help: set `[run] command_timeout = "10m"` in .fabro/config.toml, or `timeout` on the node
+      ~ 2:14 build: `max_retries` also repeats a command that fails by its exit code; upstream does not
+          help: route its failure by an edge with condition="outcome=failed", or remove `max_retries`
+      ~ 2:31 lint, report: `command.output` has no stderr here, and these nodes or their edges read it
+          help: set merge_stderr=true on the command, or read `command.stderr`
+      ! 8:74 `{{ vars.team }}` is no template: it stays as it is
+          help: did you mean `inputs.team`?
+    1 file: 1 loss, 3 differences (~)
+    "#);
+    let output = project.output(&["doctor", "--from-upstream", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_snapshot!(report["files"][0]["changes"][0], @r#"{"name":"command-timeout","line":2,"nodes":["build"],"message":"no timeout here; upstream ends a command after 600 s","fix":"set `[run] command_timeout = \"10m\"` in .fabro/config.toml, or `timeout` on the node"}"#);
 }
 
 #[test]
@@ -242,4 +277,78 @@ fn an_environment_of_upstream_is_a_sandbox() {
     assert_eq!(daytona.exit(&["run", "w.fabro", "--sandbox", "local"]), 0);
     assert_eq!(daytona.read("out"), "\n");
     assert_eq!(daytona.exit(&["doctor", "--from-upstream"]), 1);
+}
+
+/// A deliberate difference from upstream.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Difference {
+    name: String,
+    upstream: String,
+    here: String,
+    why: String,
+    ends_when: String,
+    /// A body of a workflow that shows it.
+    workflow: Option<String>,
+    exit: Option<i32>,
+    /// The stages in the order in which they ended.
+    stages: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Differences {
+    difference: Vec<Difference>,
+}
+
+fn differences() -> Vec<Difference> {
+    let text = include_str!("../../../../docs/upstream-differences.toml");
+    toml::from_str::<Differences>(text).unwrap().difference
+}
+
+#[test]
+fn each_deliberate_difference_is_as_its_record_says() {
+    for Difference { name, workflow, exit, stages, .. } in differences() {
+        let (Some(workflow), Some(exit), Some(stages)) = (workflow, exit, stages) else { continue };
+        let project = Project::with(&[("w.fabro", &format!("digraph W {{ {workflow} }}"))]);
+        let names = "names=[\"x\", \"y\"]";
+        let mut run = vec!["run", "w.fabro", "--quiet"];
+        if workflow.contains("inputs.names") {
+            run.extend(["-I", names]);
+        }
+        let output = project.output(&run);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{name}: {error}");
+        let events = project.output(&["events", "latest", "--json"]).stdout;
+        let ended = String::from_utf8(events).unwrap();
+        let ended =
+            ended.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let ended = ended.filter(|event| {
+            ["stage.completed", "stage.failed"].contains(&event["event"].as_str().unwrap())
+        });
+        let ended: Vec<_> =
+            ended.map(|event| event["node_id"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(ended.join(" "), stages, "{name}");
+    }
+}
+
+#[test]
+fn the_table_of_differences_is_made_from_their_records() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/migration.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let head = "| | upstream 0.254 | here | why |\n| --- | --- | --- | --- |\n";
+    let (before, rest) = page.split_once(head).unwrap();
+    let (table, after) = rest.split_once("\n\n").unwrap();
+    let rows: Vec<_> = differences()
+        .into_iter()
+        .map(|it| {
+            let said = [&it.name, &it.upstream, &it.here, &it.why, &it.ends_when];
+            assert!(said.iter().all(|text| !text.trim().is_empty()), "{}", it.name);
+            format!("| {} | {} | {} | {} |", it.name, it.upstream, it.here, it.why)
+        })
+        .collect();
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(path, format!("{before}{head}{}\n\n{after}", rows.join("\n"))).unwrap();
+        return;
+    }
+    assert_eq!(table.lines().collect::<Vec<_>>(), rows, "UPDATE_PAGES=1 writes it into the page");
 }
