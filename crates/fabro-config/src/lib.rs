@@ -57,6 +57,7 @@ mod sections;
 mod settings;
 mod spelling;
 mod store_dir;
+mod syntax_help;
 mod telemetry;
 mod tools;
 mod trust;

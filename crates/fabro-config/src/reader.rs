@@ -11,6 +11,7 @@ use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use crate::checked_settings::CheckedSettings;
 use crate::schema::{Kind, RUN, Schema};
+use crate::syntax_help;
 use crate::upstream::{
     Handling, RULE as UPSTREAM_RULE, SANDBOX_RULE, has_upstream_below, upstream,
 };
@@ -91,9 +92,6 @@ pub(crate) fn read(
     Ok((settings, findings))
 }
 
-const JSON_FIX: &str =
-    r#"settings are TOML, not JSON: write {"run": {"goal": "x"}} as run.goal = "x""#;
-
 /// Checks `text`, and keeps what is understood. The settings are incomplete when there is an error.
 pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsReview) {
     let source = without_byte_order_mark(text);
@@ -102,9 +100,8 @@ pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsRe
         Err(error) => {
             let at = error.span().map_or_else(Span::default, span);
             let message = error.message().trim_end_matches('.');
-            let mut finding = Diagnostic::error("config-syntax", at, message);
-            finding.fix = text.trim_start().starts_with('{').then(|| JSON_FIX.to_owned());
-            let findings = vec![finding];
+            let fix = syntax_help::fix(&source, message, at.start);
+            let findings = vec![Diagnostic::error("config-syntax", at, message).with_fix(fix)];
             let review = SettingsReview { findings, ..SettingsReview::default() };
             return (CheckedSettings::new(Value::Null), review);
         }

@@ -234,10 +234,10 @@ fn only_version_one_is_read() {
 
 #[test]
 fn text_that_is_no_toml_is_pointed_at() {
-    assert_snapshot!(check("_version = 1\n[run\ngoal = 'x'"), @"run.toml:2:5: unclosed table, expected `]`");
-    assert_snapshot!(check("_version = 1\n[run]\ngoal = 'x\n"), @"run.toml:3:10: invalid literal string, expected `'`");
-    assert_snapshot!(check("_version = 1\n[run]\ngoal = 'a'\ngoal = 'b'\n"), @"run.toml:4:1: duplicate key");
-    assert_snapshot!(check("_version = 1\0"), @"run.toml:1:12: string values must be quoted, expected literal string");
+    assert_snapshot!(check("_version = 1\n[run\ngoal = 'x'"), @"run.toml:2:5: unclosed table, expected `]` (close the name of the table: `[run]`)");
+    assert_snapshot!(check("_version = 1\n[run]\ngoal = 'x\n"), @"run.toml:3:10: invalid literal string, expected `'` (close the text with `'` on its line; text of several lines stands in `'''`)");
+    assert_snapshot!(check("_version = 1\n[run]\ngoal = 'a'\ngoal = 'b'\n"), @"run.toml:4:1: duplicate key (keep one of the lines with this name)");
+    assert_snapshot!(check("_version = 1\0"), @r#"run.toml:1:12: string values must be quoted, expected literal string (write text in quotes: `"text"`; entries of lists and tables are separated by commas)"#);
 }
 
 #[test]
