@@ -7,12 +7,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use fabro_config::ConfigError;
 use fabro_terminal::{Align, Paint, Table};
 use fabro_types::clean;
 
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, cwd, quoted};
+use crate::global::{Global, cwd, home, quoted};
 use crate::output;
 use templates::{TEMPLATES, Template};
 
@@ -75,11 +76,9 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
         Ok(dir) if dir.as_os_str().is_empty() => String::new(),
         _ => format!("cd {} && ", clean(&quoted(&args.dir))),
     };
-    if let Some((name, _)) =
-        files.iter().find(|(name, _)| dir.join(name).symlink_metadata().is_ok())
-    {
+    if let Some(existing) = existing(args, template, &dir, &files)? {
         return Err(error::usage(
-            format!("{} exists already", dir.join(name).display()),
+            existing,
             format!(
                 "nothing was changed; run it with `{there}fabro run {}`, or choose another directory",
                 template.name
@@ -101,6 +100,31 @@ pub fn init(args: &InitArgs, global: &Global) -> anyhow::Result<Exit> {
     let _ = writeln!(text, "\nrun it with: {there}fabro run {}", template.name);
     output::text(&text)?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// What the template would overwrite, or hide: `NAME.fabro` is not found any more beside a folder `NAME`.
+fn existing(
+    args: &InitArgs,
+    template: &Template,
+    dir: &Path,
+    files: &[(&str, Cow<'_, str>)],
+) -> anyhow::Result<Option<String>> {
+    let paths = files.iter().map(|(name, _)| dir.join(name));
+    if let Some(path) = paths.into_iter().find(|path| path.symlink_metadata().is_ok()) {
+        return Ok(Some(format!("{} exists already", path.display())));
+    }
+    let project = std::path::absolute(&args.dir)?;
+    let found = match fabro_config::locate(template.name, &project, home().as_deref()) {
+        Ok(target) => target.run_file.map_or(target.workflow_file, |file| file.path),
+        Err(ConfigError::Invalid(findings)) => findings.path,
+        Err(ConfigError::NoWorkflow { .. } | ConfigError::OtherFile(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // A workflow of an enclosing project stays that of its own folder.
+    Ok(found.strip_prefix(&project).ok().map(|found| {
+        let found = args.dir.strip_prefix(".").unwrap_or(&args.dir).join(found);
+        format!("this project has a workflow `{}`: {}", template.name, found.display())
+    }))
 }
 
 /// The settings of a new project.

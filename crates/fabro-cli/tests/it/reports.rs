@@ -63,6 +63,20 @@ fn a_first_project_runs_at_once() {
 }
 
 #[test]
+fn init_does_not_hide_a_workflow() {
+    let project = Project::new();
+    project.write(".fabro/workflows/hello.fabro", b"digraph Mine { start -> exit }");
+    assert_snapshot!(project.run(&["init"]), @r"
+    exit 2
+    ── stderr
+    error: this project has a workflow `hello`: .fabro/workflows/hello.fabro
+      help: nothing was changed; run it with `fabro run hello`, or choose another directory
+    ");
+    assert_eq!(project.exit(&["init", "sub"]), 0);
+    assert!(!project.path().join(".fabro/workflows/hello").exists());
+}
+
+#[test]
 fn models_are_listed_with_who_serves_them() {
     let project = Project::new();
     project.write(
