@@ -24,22 +24,16 @@ pub fn cut(line: &str, width: usize) -> String {
     text
 }
 
-/// Wraps a line, which may be colored, to a width. Continuation lines are indented. It breaks only at blanks, and not
-/// inside of back-ticks, so that people can copy commands.
+/// Wraps a line, which may be colored, to a width. Continuation lines are indented. It breaks only at blanks, and never
+/// in a command, so that people can copy it: between back-ticks, or `fabro …` after a colon or a dot, to the end of the
+/// line or a parenthesis.
 pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     let mut text = String::new();
     let mut used = 0;
-    let mut is_code = false;
     let mut rest = line;
     while !rest.is_empty() {
-        let mut is_in_code = is_code;
-        let end = rest.char_indices().skip(1).find(|(_, c)| {
-            is_in_code ^= *c == '`';
-            *c == ' ' && !is_in_code
-        });
         // A word with its leading blanks.
-        let (word, after) = rest.split_at(end.map_or(rest.len(), |(at, _)| at));
-        is_code ^= word.matches('`').count() % 2 == 1;
+        let (word, after) = rest.split_at(word_end(rest, &text));
         let columns = painted_width(word);
         if used > indent && used + columns > width {
             let _ = write!(text, "\n{:indent$}{}", "", word.trim_start());
@@ -51,6 +45,20 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> String {
         rest = after;
     }
     text
+}
+
+/// The end of the first word of a text behind another one: at a blank outside of commands.
+fn word_end(text: &str, before: &str) -> usize {
+    let is_command = before.ends_with([':', '·']) && text.starts_with(" fabro ");
+    if is_command {
+        return text.find(" (").unwrap_or(text.len());
+    }
+    let mut is_code = text.starts_with('`');
+    let end = text.char_indices().skip(1).find(|(_, c)| {
+        is_code ^= *c == '`';
+        *c == ' ' && !is_code
+    });
+    end.map_or(text.len(), |(at, _)| at)
 }
 
 /// The width of a text without its color codes, in columns.
@@ -94,6 +102,9 @@ mod tests {
         check("longer than that", 4, "longer\n  than\n  that");
         check("run `fabro ps` now", 12, "run\n  `fabro ps`\n  now");
         check("an odd ` of it", 8, "an odd\n  ` of it");
+        check("Retry: fabro retry 01 (all)", 12, "Retry:\n  fabro retry 01\n  (all)");
+        check("run 01 · fabro logs 01 -f", 22, "run 01 ·\n  fabro logs 01 -f");
+        check("a: fabro does it", 80, "a: fabro does it");
         check("\x1b[1mhelp:\x1b[0m go on", 8, "\x1b[1mhelp:\x1b[0m go\n  on");
         check("  help: go on", 8, "  help:\n  go on");
         check("", 8, "");

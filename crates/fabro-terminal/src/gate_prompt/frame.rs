@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fabro_events::GateOption;
-use fabro_gate::{Question, default_option};
+use fabro_gate::{GateAnswer, Question, default_option};
 use unicode_width::UnicodeWidthChar;
 
 use super::prompt::{Input, OptionList, Prompt};
@@ -111,15 +111,51 @@ fn named(option: &GateOption) -> String {
 fn hint(prompt: &Prompt) -> String {
     let OptionList { at, marked, .. } = match &prompt.input {
         Input::List(list) => list,
-        Input::Text { is_for_edge: true, .. } => {
-            return "Enter answers, Esc goes back to the options".to_owned();
+        Input::Text { chars, is_for_edge, .. } => {
+            let text: String = chars.iter().collect();
+            return text_hint(&prompt.question, &text, *is_for_edge);
         }
-        Input::Text { .. } => return "Enter answers, Esc leaves it for later".to_owned(),
     };
     let count = prompt.question.options.len();
     let position = if count > PAGE { format!("{} of {count} · ", at + 1) } else { String::new() };
     let space = if marked.is_some() { "space marks, " } else { "" };
     format!("{position}↑↓ or a key, {space}Enter answers, Esc leaves it for later")
+}
+
+/// What Enter does with a text. As short as possible: a terminal that becomes narrower breaks the lines below the cursor
+/// anew, which moves the question away from where it is erased.
+fn text_hint(question: &Question, text: &str, is_for_edge: bool) -> String {
+    let esc = if is_for_edge { "Esc goes back to the options" } else { "Esc leaves it for later" };
+    let option = |at: usize| question.options.get(at).map(named).unwrap_or_default();
+    let own = question.text_option.as_ref().filter(|option| !option.key.is_empty()).map(named);
+    let enter = match question.read(text) {
+        _ if text.trim().is_empty() => {
+            let has_options = !is_for_edge && !question.options.is_empty();
+            let what = if has_options { "a key or text" } else { "a text" };
+            return format!("Enter needs {what}, {esc}");
+        }
+        _ if is_for_edge => format!("Enter sends {}", counted(text)),
+        Ok(GateAnswer::Option(at)) => format!("Enter chooses {}", option(at)),
+        Ok(GateAnswer::Options(all)) => {
+            format!("Enter chooses {}", all.into_iter().map(option).collect::<Vec<_>>().join(", "))
+        }
+        Ok(GateAnswer::Text(own_text)) if own_text.is_empty() => {
+            format!("Enter asks for the text of {}", own.unwrap_or_default())
+        }
+        Ok(GateAnswer::Text(_)) => match own {
+            Some(own) => format!("Enter sends {} to {own}", counted(text)),
+            None => format!("Enter sends {}", counted(text)),
+        },
+        Err(_) => "Enter refuses this: it is no option".to_owned(),
+    };
+    format!("{enter}, {esc}")
+}
+
+fn counted(text: &str) -> String {
+    match text.trim().lines().count() {
+        1 => "this text".to_owned(),
+        count => format!("these {count} lines"),
+    }
 }
 
 /// The lines that stay after a question was answered.
@@ -191,10 +227,10 @@ fn text_help(question: &Question, width: usize) -> Vec<String> {
     let own = question.text_option.as_ref().filter(|option| !option.key.is_empty());
     match own {
         Some(option) => items.push(format!("{} (your own words)", named(option))),
-        None if items.is_empty() => return Vec::new(),
+        None if items.is_empty() => items.push("your own words".to_owned()),
         None => items.push("or your own words".to_owned()),
     }
-    wrap(&format!("  {}", items.join("  ")), width)
+    wrap(&format!("  {}; a paste keeps its lines", items.join("  ")), width)
 }
 
 /// An option of a list in lines of this width.

@@ -93,7 +93,10 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
 
     /// Prints the preview above the question.
     pub(super) fn preview(&mut self, text: &str) {
-        let lines = frame::wrap(text, self.size().0.saturating_sub(1).max(1));
+        let width = self.size().0.saturating_sub(1).max(1);
+        let lines = text.lines().map(|line| crate::wrap(&line.replace('\t', "    "), width, 0));
+        let lines: Vec<String> =
+            lines.flat_map(|it| it.split('\n').map(str::to_owned).collect::<Vec<_>>()).collect();
         self.above = lines.iter().map(|line| frame::columns(line)).collect();
         self.write(&(lines.join("\r\n") + "\r\n"));
     }

@@ -152,15 +152,23 @@ fn the_key_of_the_free_text_edge_asks_for_its_text() {
     let mut prompt = Prompt::new(ask());
     assert_snapshot!(seen(&prompt, 80, 24), @r"
     ? Ship it?
-      [A] Approve  [R] Revise (your own words)
+      [A] Approve  [R] Revise (your own words); a paste keeps its lines
     > ▏
-      Enter answers, Esc leaves it for later
+      Enter needs a key or text, Esc leaves it for later
     ");
-    assert_eq!(typed(&mut prompt, "r\r中 x"), Step::Unfinished);
+    let mut hint = |text: &str| {
+        assert_eq!(typed(&mut prompt, &format!("\x15{text}")), Step::Unfinished);
+        seen(&prompt, 80, 24).lines().last().unwrap_or_default().trim().to_owned()
+    };
+    assert_snapshot!(hint("approve"), @"Enter chooses [A] Approve, Esc leaves it for later");
+    assert_snapshot!(hint("rather not"), @"Enter sends this text to [R] Revise, Esc leaves it for later");
+    assert_snapshot!(hint("\x1b[200~one\ntwo\x1b[201~"), @"Enter sends these 2 lines to [R] Revise, Esc leaves it for later");
+    assert_snapshot!(hint("r"), @"Enter asks for the text of [R] Revise, Esc leaves it for later");
+    assert_eq!(typed(&mut prompt, "\r中 x"), Step::Unfinished);
     assert_snapshot!(seen(&prompt, 80, 24), @r"
     ? Ship it?
     [R] Revise > 中 x▏
-      Enter answers, Esc goes back to the options
+      Enter sends this text, Esc goes back to the options
     ");
 }
 
@@ -335,9 +343,9 @@ fn text_is_drawn_with_its_cursor() {
     let mut prompt = Prompt::new(ask);
     assert_snapshot!(seen(&prompt, 80, 24), @r"
     ? Ship it?
-      [A] Approve  [N] No  or your own words
+      [A] Approve  [N] No  or your own words; a paste keeps its lines
     > ▏
-      Enter answers, Esc leaves it for later
+      Enter needs a key or text, Esc leaves it for later
     ");
     let text = "\x1b[200~line\nand 中文 and so on\x1b[201~\x1b[D\x1b[D\x1b[D";
     assert_eq!(typed(&mut prompt, text), Step::Unfinished);
@@ -345,11 +353,13 @@ fn text_is_drawn_with_its_cursor() {
     ? Ship it?
       [A] Approve  [N]
     No  or your own
-    words
+    words; a paste
+    keeps its lines
     > line⏎and 中文 and
      so▏ on
-      Enter answers,
-      Esc leaves it for
+      Enter sends these
+      2 lines, Esc
+      leaves it for
       later
     ");
     assert_eq!(typed(&mut prompt, "\x1b[F\x15123456789 123456"), Step::Unfinished);
@@ -357,11 +367,12 @@ fn text_is_drawn_with_its_cursor() {
     ? Ship it?
       [A] Approve  [N]
     No  or your own
-    words
+    words; a paste
+    keeps its lines
     > 123456789 123456▏
-      Enter answers,
-      Esc leaves it for
-      later
+      Enter sends this
+      text, Esc leaves
+      it for later
     ");
     for (columns, rows) in [(1, 1), (2, 2), (3, 5), (10, 3)] {
         seen(&prompt, columns, rows);
