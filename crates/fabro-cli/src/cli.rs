@@ -37,7 +37,7 @@ pub enum Command {
     Resume(resume::ResumeArgs),
     /// Run again what failed in a run, and continue it
     #[command(
-        after_help = "Examples:\n  fabro retry latest\n  fabro retry 01K3 --max-cost 20\n\nFailed stages, failed elements of a list and failed or canceled branches run again, in sub-workflows too, and then what follows them. Finished stages are not rerun. The run keeps its workflow and settings: after a change of these, start a new run."
+        after_help = "Examples:\n  fabro retry latest\n  fabro retry 01K3 --max-cost 20\n\nFailed stages, failed elements of a list and failed or canceled branches run again, in sub-workflows too, and then what follows them. Finished stages are not rerun. The run keeps its workflow and settings: after a change of these, start a new run. `fabro rewind RUN STAGE` goes back further. A run that has not ended is resumed, and repeats no failure."
     )]
     Retry(resume::ResumeArgs),
     #[command(visible_aliases = ["check", "lint"])]

@@ -23,7 +23,7 @@ use crate::commands::output_tail::last_lines;
 use crate::commands::run_lines::questions;
 use crate::commands::trace;
 use crate::exit::Exit;
-use crate::global::{Global, logins_dir, wrapped, wrapped_lines};
+use crate::global::{Global, logins_dir, stderr_width, wrapped, wrapped_lines};
 use crate::output;
 use crate::report::driving;
 
@@ -180,7 +180,7 @@ fn unshown_questions(result: &DriveResult, waited: &[String], global: &Global) -
     };
     let unshown = gates.iter().zip(&names).filter(is_unshown);
     let unshown: Vec<Gate> = unshown.map(|(gate, _)| gate.clone()).collect();
-    questions(&unshown, global.paint_stderr())
+    questions(&unshown, stderr_width(), global.paint_stderr())
 }
 
 pub(crate) fn mode(shown: ShownArgs, global: &Global) -> Mode {
@@ -234,9 +234,9 @@ async fn interrupted(
         }
         interrupt.cancel();
         let resume = global.command(&format!("resume {run}"));
-        progress.interject(&format!(
-            "\nstopping; press Ctrl-C again to stop immediately. Continue with: {resume}\n"
-        ));
+        let text =
+            format!("stopping; press Ctrl-C again to stop immediately. Continue with: {resume}");
+        progress.interject(&format!("\n{}\n", wrapped(&text)));
     }
 }
 
@@ -284,16 +284,11 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
         DriveResult::Succeeded => String::new(),
         DriveResult::PartiallySucceeded(unhandled) => partly_succeeded(unhandled, run, global),
         DriveResult::Failed { failure, cause, edges } => {
-            let mut text = failed(failure, cause.as_deref(), run, global);
+            let mut text = failed(failure, cause.as_deref(), edges, run, global);
             if failure.class == FailureClass::CompilationLoop {
                 text.push_str(
                     "If the loop needs more turns: raise `max_visits` of the node, or `max_node_visits` of the graph\n",
                 );
-            }
-            if let Some(cause) = cause.as_ref().filter(|_| none_holds(edges)) {
-                let explain = global.command(&format!("explain {run} {}", cause.stage()));
-                let edges = conditions(edges);
-                let _ = writeln!(text, "No condition of its edges held{edges}. See why: {explain}");
             }
             text
         }
@@ -373,41 +368,59 @@ fn waiting_too(run: RunId, gates: &[Gate], global: &Global) -> String {
 /// How many failures are listed.
 const LISTED: usize = 5;
 
+const UNHANDLED: &str =
+    "no edge ([condition=\"outcome=failed\"]), status of an exit or on_failure handles";
+
 fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> String {
-    let count = match unhandled.len() {
-        0 => "the exit sets this status".to_owned(),
-        1 => "1 failure was not handled".to_owned(),
-        count => format!("{count} failures were not handled"),
-    };
-    let mut text = format!("run {run} partially succeeded: {count}\n");
-    for stage in unhandled.iter().take(LISTED) {
-        let _ = writeln!(text, "  {}", one_line(&Cause::of_stage(stage).to_string(), SHOWN));
-    }
-    if unhandled.len() > LISTED {
-        let _ = writeln!(text, "  … and {} more", unhandled.len() - LISTED);
+    let shown = |stage| one_line(&Cause::of_stage(stage).to_string(), SHOWN);
+    let mut text = format!("run {run} partially succeeded: ");
+    match unhandled {
+        [] => text.push_str("the exit sets this status\n"),
+        [one] => {
+            let _ = writeln!(text, "{UNHANDLED} the failure of {}", shown(one));
+        }
+        several => {
+            let _ = writeln!(text, "{UNHANDLED} {} failures", several.len());
+            for stage in several.iter().take(LISTED) {
+                let _ = writeln!(text, "  {}", shown(stage));
+            }
+            if several.len() > LISTED {
+                let _ = writeln!(text, "  … and {} more", several.len() - LISTED);
+            }
+        }
     }
     if let Some(first) = unhandled.first() {
         text.push_str(&what_to_do(first, run, global));
-        let node = &first.node;
-        let _ = writeln!(
-            text,
-            "If the failure of `{node}` is an expected result, lead it to another stage \
-             ([condition=\"outcome=failed\"]) or to an exit with `status`, or set on_failure=\"continue\""
-        );
     }
     text
 }
 
-fn failed(failure: &Failure, cause: Option<&StageFailure>, run: RunId, global: &Global) -> String {
-    let mut text = format!("run {run} failed: {}\n", clean(&failure.to_string()));
+/// What failed, and the commands to continue with. `edges` are those that the failed stage did not take.
+fn failed(
+    failure: &Failure,
+    cause: Option<&StageFailure>,
+    edges: &[Candidate],
+    run: RunId,
+    global: &Global,
+) -> String {
+    let what = clean(&failure.to_string()).into_owned();
     let Some(cause) = cause else {
         let inspect = global.command(&format!("inspect {run}"));
-        let _ = writeln!(text, "See what happened: {inspect}");
-        return text;
+        return format!("run {run} failed: {what}\nSee why: {inspect}\n");
     };
     let first = Cause::of_stage(cause);
-    let shown = if first.adds_to(failure) { first.to_string() } else { cause.stage() };
-    let _ = writeln!(text, "First cause: {}", one_line(&shown, SHOWN));
+    let unheld = if none_holds(edges) {
+        format!("; no condition of its edges held{}", conditions(edges))
+    } else {
+        String::new()
+    };
+    let mut text = if first.adds_to(failure) {
+        let first = one_line(&first.to_string(), SHOWN);
+        format!("run {run} failed: {what}\nFirst cause: {first}{unheld}\n")
+    } else {
+        let stage = one_line(&cause.stage(), SHOWN);
+        format!("run {run} failed at {stage}: {what}{unheld}\n")
+    };
     text.push_str(&what_to_do(cause, run, global));
     text
 }
@@ -419,13 +432,7 @@ const SHOWN: usize = 400;
 fn what_to_do(cause: &StageFailure, run: RunId, global: &Global) -> String {
     let inspect = global.command(&format!("inspect {run} {}", cause.stage()));
     let retry = global.command(&format!("retry {run}"));
-    let rewind = global.command(&format!("rewind {run} STAGE"));
-    format!(
-        "See what happened: {inspect}\n\
-         Run it again: {retry} (what failed, and what follows it)\n\
-         Or go back further: {rewind} (`start` for all)\n\
-         The run keeps its workflow and settings: after a change of these, start a new run\n"
-    )
+    format!("See why: {inspect}\nRun it again: {retry}\n")
 }
 
 /// The command that answers one of these gates.

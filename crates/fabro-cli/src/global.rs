@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ColorChoice};
@@ -96,7 +97,16 @@ fn is_dumb() -> bool {
 
 /// How many columns a line on stdout may have: those of the terminal; any number elsewhere.
 pub fn stdout_width() -> usize {
-    match rustix::termios::tcgetwinsize(io::stdout()) {
+    width_of(io::stdout())
+}
+
+/// The same for stderr.
+pub fn stderr_width() -> usize {
+    width_of(io::stderr())
+}
+
+fn width_of(output: impl AsFd) -> usize {
+    match rustix::termios::tcgetwinsize(output) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => usize::MAX,
     }
@@ -104,10 +114,7 @@ pub fn stdout_width() -> usize {
 
 /// Wraps a line for stderr to the width of the terminal.
 pub fn wrapped(line: &str) -> String {
-    match rustix::termios::tcgetwinsize(io::stderr()) {
-        Ok(size) if size.ws_col > 0 => fabro_terminal::wrap(line, size.ws_col.into(), 2),
-        _ => line.to_owned(),
-    }
+    fabro_terminal::wrap(line, stderr_width(), 2)
 }
 
 /// The same for each line of a text, which ends in a line break unless it is empty.

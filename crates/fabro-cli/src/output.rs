@@ -6,12 +6,13 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use fabro_terminal::{Paint, clean, clean_painted};
+use fabro_terminal::{Paint, clean, clean_painted, wrap};
 use fabro_types::escaped_json;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 use crate::error;
+use crate::global::stdout_width;
 
 /// Writes a text for people to stderr, and ignores a closed one. Only colors pass of what could
 /// control a terminal.
@@ -21,7 +22,17 @@ pub fn stderr(text: &str) {
 
 /// The same to stdout: all of it or an error.
 pub fn text(text: &str) -> anyhow::Result<()> {
-    stdout(&safe(text))
+    stdout(&with_whole_commands(&safe(text), stdout_width()))
+}
+
+/// Wraps the lines that have a command and are wider than this: the terminal would break the command.
+fn with_whole_commands(text: &str, width: usize) -> String {
+    let has_command =
+        |line: &str| [": fabro ", "· fabro ", "`fabro "].iter().any(|it| line.contains(it));
+    let wrapped = |line: &str| {
+        if has_command(line) { wrap(line, width, 2) } else { line.to_owned() }
+    };
+    text.split('\n').map(wrapped).collect::<Vec<_>>().join("\n")
 }
 
 /// Without any colors of ours there is nothing in a text that a terminal should obey.
@@ -127,4 +138,19 @@ pub fn file(target: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.persist(target).map_err(|error| error.error)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_stay_whole_in_a_narrow_terminal() {
+        let text =
+            "a table that is wider than it\nthe run continues · follow: fabro logs 01K3 -f\n";
+        let expect =
+            "a table that is wider than it\nthe run continues ·\n  follow:\n  fabro logs 01K3 -f\n";
+        assert_eq!(with_whole_commands(text, 20), expect);
+        assert_eq!(with_whole_commands(text, usize::MAX), text);
+    }
 }

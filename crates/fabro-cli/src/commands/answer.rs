@@ -17,7 +17,7 @@ use crate::complete;
 use crate::drive::resume_hint;
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, quoted};
+use crate::global::{Global, quoted, stderr_width};
 use crate::output;
 
 /// The longest label of an option that is shown, in characters.
@@ -141,7 +141,7 @@ async fn unanswered(
     if gates.is_empty() {
         return Ok(RunError::NoOpenGate { run }.into());
     }
-    output::stderr(&questions(&gates, global.paint_stderr()));
+    output::stderr(&questions(&gates, stderr_width(), global.paint_stderr()));
     let names = gate_names(&gates);
     let open = gates.iter().zip(&names).filter(|(gate, _)| gate.pending_answer.is_none());
     if open.clone().next().is_none() {

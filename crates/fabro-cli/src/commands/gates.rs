@@ -5,19 +5,20 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabro_events::{AnsweredBy, GateOption, timestamp};
+use fabro_events::{AnsweredBy, EventBody, GateOption, timestamp};
 use fabro_gate::{AskError, Interviewer as _, Question, Reply};
 use fabro_run::{Gate, gate_names, now_ms, open_gates_of_family, os_user};
-use fabro_store::{Runs as _, SqliteStore};
-use fabro_terminal::{Paint, TerminalInterviewer, clean, one_line, took};
+use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_terminal::{Paint, TerminalInterviewer, clean, one_line, took, wrap};
 use fabro_types::{RunId, RunStatus};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::answer::{answered_text, resumed_text};
 use super::run_lines::gate_text;
 use crate::agent;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, stdout_width};
 use crate::output;
 
 /// List gates that wait for a person, answer one
@@ -36,6 +37,8 @@ pub struct GatesArgs {
 struct OpenGate {
     run: RunId,
     workflow: String,
+    goal: String,
+    inputs: Map<String, Value>,
     status: RunStatus,
     /// Its name for `fabro answer`.
     name: String,
@@ -85,6 +88,14 @@ async fn open_gates(store: &SqliteStore, global: &Global) -> anyhow::Result<Vec<
                 continue;
             }
         };
+        if gates.is_empty() {
+            continue;
+        }
+        let first = store.read(run.id, 0, 1).await?.pop();
+        let inputs = match first.map(|event| event.entry.body) {
+            Some(EventBody::RunCreated(created)) => created.inputs.clone(),
+            _ => Map::new(),
+        };
         for (name, gate) in gate_names(&gates).into_iter().zip(gates) {
             // Already answered: the run reads the answer when it resumes.
             if gate.pending_answer.is_some() {
@@ -93,6 +104,8 @@ async fn open_gates(store: &SqliteStore, global: &Global) -> anyhow::Result<Vec<
             open.push(OpenGate {
                 run: run.id,
                 workflow: run.workflow.clone(),
+                goal: run.goal.clone(),
+                inputs: inputs.clone(),
                 status: run.status,
                 name,
                 asked_at: timestamp(gate.asked_ms),
@@ -109,18 +122,36 @@ fn text(gates: &[OpenGate], global: &Global) -> String {
     let paint = global.paint_stdout();
     let mut text = String::new();
     for open in gates {
-        let _ = writeln!(text, "{}", heading(open, paint));
-        text.push_str(&gate_text(&open.gate, &open.name, paint));
+        text.push_str(&heading(open, paint));
+        text.push_str(&gate_text(&open.gate, &open.name, stdout_width(), paint));
     }
     let answer = global.command("answer RUN GATE CHOICE");
     let _ = writeln!(text, "\nAnswer with: {answer}");
     text
 }
 
-/// `demo 01K3…, waiting for 4m 02s`.
+/// `demo 01K3…  waiting for 4m 02s`, and below it the goal and the inputs of the run.
 fn heading(open: &OpenGate, paint: Paint) -> String {
     let waiting = format!("waiting for {}", took(open.waiting_ms));
-    format!("{} {}  {}", paint.bold(&clean(&open.workflow)), open.run, paint.dim(&waiting))
+    let workflow = paint.bold(&clean(&open.workflow));
+    let mut text = format!("{workflow} {}  {}\n", open.run, paint.dim(&waiting));
+    for (name, value) in [("goal", open.goal.clone()), ("inputs", inputs_text(&open.inputs))] {
+        if !value.is_empty() {
+            let line = format!("  {name}: {}", one_line(&value, 200));
+            text.push_str(&wrap(&line, stdout_width(), 4));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// `stage=production, count=3`.
+fn inputs_text(inputs: &Map<String, Value>) -> String {
+    let pair = |(key, value): (&String, &Value)| match value {
+        Value::String(value) => format!("{key}={value}"),
+        value => format!("{key}={value}"),
+    };
+    inputs.iter().map(pair).collect::<Vec<_>>().join(", ")
 }
 
 /// Lets the person choose a gate, asks its question, and sends the answer.
@@ -144,24 +175,12 @@ async fn answer_one(gates: &[OpenGate], global: &Global) -> anyhow::Result<Exit>
             let at =
                 chosen.trim().parse::<usize>().ok().and_then(|at| several.get(at.checked_sub(1)?));
             let Some(open) = at else { return Ok(Exit::SUCCEEDED) };
+            output::text(&format!("\n{}", heading(open, global.paint_stdout())))?;
             open
         }
     };
-    let gate = &open.gate;
-    let left = gate.left_ms(now_ms()).map(Duration::from_millis);
-    let question = Question {
-        node: Arc::clone(&gate.node),
-        visit: gate.visit,
-        text: gate.question.clone(),
-        question_type: gate.question_type,
-        options: gate.options.clone(),
-        freeform: gate.freeform,
-        text_option: gate.text_option.clone(),
-        default_choice: gate.default_choice.clone(),
-        deadline: left.map(|left| Instant::now() + left),
-        // The list above already has the texts of `show`.
-        ..Question::default()
-    };
+    // The only gate stands with its texts right above.
+    let question = question(&open.gate, gates.len() > 1);
     let Some(choice) = ask(&terminal, &question).await? else { return Ok(Exit::SUCCEEDED) };
     let (store, run) = global.run_to_change(&open.run.to_string()).await?;
     let by = AnsweredBy { process: agent::ancestry(), ..AnsweredBy::new(os_user(), "terminal") };
@@ -171,11 +190,41 @@ async fn answer_one(gates: &[OpenGate], global: &Global) -> anyhow::Result<Exit>
     Ok(Exit::SUCCEEDED)
 }
 
+/// The question of a gate, with what it shows where the list above is not of it alone.
+fn question(gate: &Gate, with_texts: bool) -> Question {
+    let left = gate.left_ms(now_ms()).map(Duration::from_millis);
+    let shown = Question {
+        branch: gate.branch.clone(),
+        item: gate.item.clone(),
+        failures: gate.failures.clone(),
+        show: gate.show.clone(),
+        run: Some(gate.run),
+        ..Question::default()
+    };
+    Question {
+        node: Arc::clone(&gate.node),
+        visit: gate.visit,
+        text: gate.question.clone(),
+        question_type: gate.question_type,
+        options: gate.options.clone(),
+        freeform: gate.freeform,
+        text_option: gate.text_option.clone(),
+        default_choice: gate.default_choice.clone(),
+        deadline: left.map(|left| Instant::now() + left),
+        ..if with_texts { shown } else { Question::default() }
+    }
+}
+
+/// What tells a gate from those of other runs of its workflow.
 fn label(open: &OpenGate) -> String {
     let item = open.gate.item.iter().map(|item| one_line(item, 30));
-    let parts = std::iter::once(open.name.clone()).chain(item);
-    let run = open.run.to_string();
-    let parts = parts.chain([one_line(&open.gate.question, 60), open.workflow.clone(), run]);
+    let run = [one_line(&inputs_text(&open.inputs), 60), one_line(&open.goal, 60)];
+    let age = format!("waiting for {}", took(open.waiting_ms));
+    let parts = std::iter::once(open.name.clone())
+        .chain(item)
+        .chain([one_line(&open.gate.question, 60), open.workflow.clone()])
+        .chain(run.into_iter().filter(|text| !text.is_empty()))
+        .chain([age]);
     parts.collect::<Vec<_>>().join(" · ")
 }
 

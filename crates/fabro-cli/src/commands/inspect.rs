@@ -66,7 +66,7 @@ pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit
         let mut text = run_text(&report, paint, stdout_width());
         if !report.gates.is_empty() {
             text.push('\n');
-            text.push_str(&questions(&report.gates, paint));
+            text.push_str(&questions(&report.gates, stdout_width(), paint));
         }
         text + &next
     })?;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::context::shown;
 use super::log_files::open_stored;
 use super::run_lines::{failure_line, next_text, questions, readable, usage_text};
-use crate::global::Global;
+use crate::global::{Global, stdout_width};
 
 /// How many of the last lines of an output are shown.
 const LINES: usize = 40;
@@ -41,7 +41,7 @@ pub fn stage_text(
         let _ = writeln!(text, "{} {command}", paint.dim("stages   "));
     }
     if let Some(gate) = &report.gate {
-        text.push_str(&questions(std::slice::from_ref(gate), paint));
+        text.push_str(&questions(std::slice::from_ref(gate), stdout_width(), paint));
     }
     if let Some(answer) = &report.answer {
         let _ = writeln!(text, "{answer}");

@@ -16,7 +16,7 @@ use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::error::usage;
 use crate::exit::Exit;
-use crate::global::{Global, settings};
+use crate::global::{Global, settings, wrapped_lines};
 use crate::output;
 use crate::values::amount;
 
@@ -128,8 +128,15 @@ pub async fn retry(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let stages = fabro_run::retry(&store, id, args.at_seq).await?;
     if !args.shown.json && !args.shown.quiet {
         output::stderr(&match stages.as_slice() {
-            [] => format!("run {id} continues where it was\n"),
-            stages => format!("retrying: {}\n", stages.join(", ")),
+            [] => wrapped_lines(&format!(
+                "run {id} has not ended, so it continues where it was and repeats no failure. \
+                 Once it has ended: {}\n",
+                global.command(&format!("retry {id}"))
+            )),
+            stages => format!(
+                "retrying, with the workflow and the settings of this run: {}\n",
+                stages.join(", ")
+            ),
         });
     }
     // The log has grown since the caller saw it.

@@ -6,7 +6,7 @@ use fabro_events::ForkPoint;
 use fabro_gate::{default_option, shown_lines};
 use fabro_inspect::StageRow;
 use fabro_run::{Gate, gate_names, now_ms};
-use fabro_terminal::{Paint, clean, one_line, tokens, took, why};
+use fabro_terminal::{Paint, clean, one_line, tokens, took, why, wrap};
 use fabro_types::{Failure, Usage};
 
 /// Where a fork or a rewind was made: `from RUN after STAGE`.
@@ -44,17 +44,33 @@ pub(crate) fn cost_text(usage: &Usage) -> String {
     }
 }
 
-/// Waiting gates, each with its question, what it shows, and its options.
-pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
+/// Waiting gates, each with its question, what it shows, and its options, in lines of this width.
+pub(crate) fn questions(gates: &[Gate], width: usize, paint: Paint) -> String {
     let names = gate_names(gates);
-    gates.iter().zip(names).map(|(gate, name)| gate_text(gate, &name, paint)).collect()
+    gates.iter().zip(names).map(|(gate, name)| gate_text(gate, &name, width, paint)).collect()
 }
 
 /// How many lines of a text are shown under a question.
 const SHOWN_LINES: usize = 30;
 
-/// A waiting gate.
-pub(crate) fn gate_text(gate: &Gate, name: &str, paint: Paint) -> String {
+/// A waiting gate, in lines of this width.
+pub(crate) fn gate_text(gate: &Gate, name: &str, width: usize, paint: Paint) -> String {
+    let lines = gate_lines(gate, name, paint);
+    let wrapped = lines.lines().map(|line| match line.strip_prefix(SHOWN_PREFIX) {
+        Some(shown) => {
+            let start = format!("    {} ", paint.dim("│"));
+            let shown = wrap(shown, width.saturating_sub(SHOWN_PREFIX.chars().count()), 0);
+            start.clone() + &shown.replace('\n', &format!("\n{start}"))
+        }
+        None => wrap(line, width, 6),
+    });
+    wrapped.map(|line| line + "\n").collect()
+}
+
+/// What a line of a shown text begins with.
+const SHOWN_PREFIX: &str = "    │ ";
+
+fn gate_lines(gate: &Gate, name: &str, paint: Paint) -> String {
     let mut text = String::new();
     let name = paint.bold(&clean(name));
     let item = gate.item.as_ref().map(|item| format!(" ({})", one_line(item, 60)));
@@ -70,7 +86,7 @@ pub(crate) fn gate_text(gate: &Gate, name: &str, paint: Paint) -> String {
     }
     for shown in &gate.show {
         for line in shown_lines(shown, Some(gate.run), SHOWN_LINES) {
-            let _ = writeln!(text, "    {} {}", paint.dim("│"), clean(&line));
+            let _ = writeln!(text, "{SHOWN_PREFIX}{}", clean(&line));
         }
     }
     for option in &gate.options {

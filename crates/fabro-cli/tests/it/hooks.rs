@@ -233,7 +233,7 @@ fn a_run_that_is_forbidden_fails_before_its_first_stage() {
         run [ID] · fabro logs [ID] -f
         failed in [T], 0 stages
         run [ID] failed: the hook `hours` forbids the run: at night only
-        See what happened: fabro inspect [ID]
+        See why: fabro inspect [ID]
         "#);
     });
     assert!(!project.path().join("made").exists() && !project.path().join("prepared").exists());

@@ -64,6 +64,11 @@ fn every_channel_shows_what_a_gate_approves() {
       help: answer with `fabro answer [ID] A` or `fabro answer [ID] D`
     ");
     let listed = project.run(&["gates"]);
+    let heading: Vec<_> = listed.lines().skip(3).take(2).collect();
+    assert_eq!(
+        heading,
+        ["  inputs: stage=production", "? ask@1 asks: Apply the plan to production?"]
+    );
     for shown in ["Apply the plan to production?", "+ bucket logs", "[A] Apply to production"] {
         assert!(listed.contains(shown), "{listed}");
         assert!(project.run(&["inspect", "latest"]).contains(shown), "{shown}");

@@ -24,7 +24,12 @@ fn only_failed_elements_run_again() {
     std::fs::write(project.path().join("ok"), "").unwrap();
     let told = project.run(&["retry", "latest"]);
     assert!(told.starts_with("exit 0"), "{told}");
-    assert!(told.contains("retrying: each@1/work[1]/work@1\n"), "{told}");
+    assert!(
+        told.contains(
+            "retrying, with the workflow and the settings of this run: each@1/work[1]/work@1\n"
+        ),
+        "{told}"
+    );
     let context = project.json(&["context", "latest", "--json"]);
     let ran = std::fs::read_to_string(project.path().join("ran")).unwrap();
     let mut ran: Vec<&str> = ran.lines().collect();
@@ -34,6 +39,21 @@ fn only_failed_elements_run_again() {
     // Nothing is left to retry.
     assert_eq!(project.exit(&["retry", "latest"]), 2);
     assert_eq!(project.exit(&["verify"]), 0);
+}
+
+#[test]
+fn a_retry_of_a_paused_run_says_that_it_only_continues_it() {
+    let flow = r#"digraph {
+        start -> f; f [shape=component]; f -> boom -> join; f -> ask -> join
+        boom [shape=parallelogram, script="exit 3"]
+        ask [shape=hexagon]; ask -> join [label="[Y] Yes"]; join [shape=tripleoctagon]; join -> exit
+    }"#;
+    let project = Project::with(&[("w.fabro", flow)]);
+    assert_eq!(project.exit(&["run", "w.fabro", "-q"]), 3);
+    let told = project.run(&["retry", "latest"]);
+    assert!(told.starts_with("exit 3\n"), "{told}");
+    let says = "has not ended, so it continues where it was and repeats no failure. Once it has ended: fabro retry 01";
+    assert!(told.contains(says), "{told}");
 }
 
 #[test]
@@ -47,7 +67,10 @@ fn a_retry_goes_into_sub_workflows() {
     std::fs::write(project.path().join("ok"), "").unwrap();
     let told = project.run(&["retry", "latest"]);
     assert!(told.starts_with("exit 0"), "{told}");
-    assert!(told.contains("retrying: sub@1/b@1\n"), "{told}");
+    assert!(
+        told.contains("retrying, with the workflow and the settings of this run: sub@1/b@1\n"),
+        "{told}"
+    );
     let ran = std::fs::read_to_string(project.path().join("ran")).unwrap();
     assert_eq!(ran, "a\nb\nb\nlast\n");
 }

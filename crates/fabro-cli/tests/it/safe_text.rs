@@ -91,7 +91,7 @@ fn foreign_text_does_not_control_the_terminal() {
         let check = |args: &[&str]| check(&project, &[args, &["--color", color]].concat());
         check(&["validate", &file]);
         let shown = check(&["run", "failing.fabro"]);
-        assert!(shown.contains("failed: exit code 3"), "{shown}");
+        assert!(shown.contains("failed at shell@1: exit code 3"), "{shown}");
         check(&["run", &file, "--dry-run", "-I", &input]);
         let shown = check(&["run", &file, "--model-script", "m.json", "-I", &input]);
         assert!(shown.contains("is paused"), "{shown}");

@@ -271,6 +271,34 @@ fn a_stopped_run_gives_the_terminal_back_and_draws_again() {
     assert_eq!((code, work), (0, 2), "{}", lines.join("\n"));
 }
 
+#[test]
+fn a_gate_chosen_among_several_runs_is_shown_before_it_is_answered() {
+    let project = Project::with(&[(
+        "flow.fabro",
+        r#"digraph Ship {
+            goal="Ship to {{ inputs.env }}"
+            start -> plan -> ask -> exit
+            plan [shape=parallelogram, script="echo 'a plan that is longer than the eighty columns of this terminal, so that its line is wrapped'"]
+            ask [shape=hexagon, label="Really?"]
+        }"#,
+    )]);
+    for env in ["test", "prod"] {
+        assert_eq!(project.exit(&["run", "flow.fabro", "-q", "-I", &format!("env={env}")]), 3);
+    }
+    let terminal = Terminal::start(&project, &["gates"], 80, 50);
+    terminal.wait_for("[2] ask@1 · Really? · Ship · env=prod · Ship to prod · waiting");
+    terminal.keys("2\r");
+    terminal.wait_for("? Really?");
+    terminal.keys("\x1b");
+    let (_, lines) = terminal.end();
+    let all = lines.join("\n");
+    assert!(all.contains("\n    │ its line is wrapped\n"), "{all}");
+    let chosen = &all[all.rfind("Ship 01").unwrap()..];
+    for shown in ["  goal: Ship to prod\n", "  inputs: env=prod\n", "a plan that is longer"] {
+        assert!(chosen.contains(shown), "{shown} in {chosen}");
+    }
+}
+
 /// A gate of each type of question after a stage with a marked line, opened while the terminal is resized.
 #[test]
 fn questions_survive_resizing() {
