@@ -18,6 +18,8 @@ pub struct ActiveStage {
     /// When its first attempt began, in milliseconds since 1970, by a clock that was never
     /// [set](crate::RunState::clock_set_ms).
     pub started_ms: i64,
+    /// How long no driver had run the run when it started, in milliseconds.
+    pub(crate) undriven_ms: u64,
     /// When this attempt began, or its retry delay; same clock as `started_ms`.
     pub attempt_ms: i64,
     /// Which attempt, from 1.
@@ -73,6 +75,7 @@ impl ActiveStage {
             visit: 1,
             rank: 1,
             started_ms: 0,
+            undriven_ms: 0,
             attempt_ms: 0,
             attempt: 1,
             attempts_before: 0,

@@ -15,6 +15,7 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
+use crate::clock::duration_ms;
 use crate::cursor::{Cursor, Position, last_failed};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
@@ -51,6 +52,8 @@ pub struct RunState {
     pub clock_set_ms: i64,
     /// The part of it that the run had before it was forked from another one.
     pub(crate) forked_clock_set_ms: i64,
+    /// How long no driver ran it, all told, in milliseconds: from its last event before each resume.
+    pub(crate) undriven_ms: u64,
     /// The last event's place in the log.
     pub last_seq: u64,
     /// The stage failures that the end of the run names, the first cause first: those that nothing
@@ -92,6 +95,7 @@ impl RunState {
             updated_ms: 0,
             clock_set_ms: 0,
             forked_clock_set_ms: 0,
+            undriven_ms: 0,
             last_seq: 0,
             causes: Vec::new(),
             rewound_seq: 0,
@@ -236,6 +240,7 @@ impl RunState {
             self.started_ms = event.ts_ms;
         }
         self.last_seq = event.seq;
+        let before_ms = self.updated_ms.saturating_sub(self.clock_set_ms);
         self.updated_ms = event.ts_ms;
         self.clock_set_ms = match event.entry.clock_set_total_ms {
             // Counts what a rewind took back, too: the clock stays as it was set.
@@ -244,6 +249,10 @@ impl RunState {
         };
         self.worktrees.apply(event);
         let entry = &event.entry;
+        if matches!(entry.body, EventBody::RunResumed { .. } | EventBody::CheckpointForked(_)) {
+            let now_ms = self.updated_ms.saturating_sub(self.clock_set_ms);
+            self.undriven_ms = self.undriven_ms.saturating_add(duration_ms(before_ms, now_ms));
+        }
         match &entry.body {
             EventBody::RunCreated(created) => self.create(created),
             EventBody::RunStarted {} => self.phase = Phase::Running,
@@ -307,12 +316,14 @@ impl RunState {
             _ => {
                 let steady_ms = event.ts_ms.saturating_sub(self.clock_set_ms);
                 let rewound_seq = self.rewound_seq;
+                let undriven_ms = self.undriven_ms;
                 let cursor = self.cursor_mut(entry)?;
                 cursor.apply(event, steady_ms)?;
                 if let (EventBody::StageStarted { .. }, Position::Active(stage)) =
                     (&entry.body, &mut cursor.position)
                 {
                     stage.rewound_seq = rewound_seq;
+                    stage.undriven_ms = undriven_ms;
                 }
             }
         }

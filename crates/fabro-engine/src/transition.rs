@@ -470,7 +470,9 @@ impl Machine {
         let fan = self.fan_out_at(branch)?;
         let node = plan.spec(self.node_index(&fan.stage.node)?);
         let visit = fan.stage.visit;
-        let started_ms = fan.stage.started_ms;
+        // The time in which no driver ran it does not count.
+        let undriven_ms = self.state.undriven_ms.saturating_sub(fan.stage.undriven_ms);
+        let started_ms = fan.stage.started_ms.saturating_add_unsigned(undriven_ms);
         let open: Vec<Arc<str>> = fan.open().map(Arc::clone).collect();
         for name in open {
             let body = EventBody::BranchCompleted {

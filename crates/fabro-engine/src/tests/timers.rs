@@ -21,7 +21,11 @@ fn at(bench: &Bench, now_ms: i64) -> World {
 
 /// Drives from `now_ms` and stops the driver after `seconds`. Returns the end and the elapsed seconds.
 fn drive_for(bench: &Bench, now_ms: i64, seconds: u64, first: Input) -> (RunEnd, u64) {
-    let world = at(bench, now_ms);
+    drive_in(bench, at(bench, now_ms), seconds, first)
+}
+
+/// The same in this world.
+fn drive_in(bench: &Bench, world: World, seconds: u64, first: Input) -> (RunEnd, u64) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(async {
@@ -55,14 +59,14 @@ fn a_resume_does_not_extend_a_retry_delay() {
     assert_eq!(seconds, 20);
 }
 
-/// Waits like a wait node and records the remaining time.
-struct Waiter(Mutex<Vec<u64>>);
+/// Waits so many seconds like a wait node, and records the remaining time.
+struct Waiter(u64, Mutex<Vec<u64>>);
 
 #[async_trait]
 impl Handler for Waiter {
     async fn execute(&self, stage: Stage) -> StageEnd {
-        let left = Duration::from_secs(100).saturating_sub(stage.begun);
-        self.0.lock().unwrap().push(left.as_secs());
+        let left = Duration::from_secs(self.0).saturating_sub(stage.begun);
+        self.1.lock().unwrap().push(left.as_secs());
         tokio::select! {
             () = tokio::time::sleep(left) => Outcome::succeeded().into(),
             () = stage.cancel.cancelled() => Failure::new(FailureClass::Canceled, "canceled").into(),
@@ -70,25 +74,39 @@ impl Handler for Waiter {
     }
 }
 
+fn drive_waiter_for(bench: &Bench, waiter: &Arc<Waiter>, now_ms: i64, seconds: u64, first: Input) {
+    let world = World { handler: Arc::clone(waiter) as _, ..at(bench, now_ms) };
+    drive_in(bench, world, seconds, first);
+}
+
+#[test]
+fn a_fan_out_does_not_take_the_time_between_drivers() {
+    let source = "digraph {
+        start -> fork; fork [shape=component]; fork -> w -> join; fork -> v -> join; join -> exit
+        w [shape=insulator, duration=3000]; v [shape=insulator, duration=3000]
+    }";
+    let bench = Bench::new(source, &[]);
+    let waiter = Arc::new(Waiter(3_000, Mutex::default()));
+    drive_waiter_for(&bench, &waiter, 0, 50, Input::Start);
+    drive_waiter_for(&bench, &waiter, 1_000_000, 9_000, Input::Resume { max_cost: None });
+    let took = bench.events().iter().find_map(|event| match &event.entry.body {
+        EventBody::StageCompleted(end) if event.entry.node_id.as_deref() == Some("fork") => {
+            Some(end.outcome.duration_ms)
+        }
+        _ => None,
+    });
+    // The stages wait from 0 to 3000 seconds, and no driver is there before 1000.
+    assert_eq!(took, Some(2_000_000));
+}
+
 #[test]
 fn a_stage_knows_how_long_ago_it_began() {
     let bench =
         Bench::new("digraph { start -> a -> exit; a [shape=insulator, duration=100] }", &[]);
-    let waiter = Arc::new(Waiter(Mutex::default()));
-    for (now_ms, first) in [(0, Input::Start), (70_000, Input::Resume { max_cost: None })] {
-        let world = World { handler: Arc::clone(&waiter) as _, ..at(&bench, now_ms) };
-        let stop = world.stop.clone();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.unwrap().block_on(async {
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_secs(50)).await;
-                stop.cancel();
-            });
-            drive(bench.machine(), first, world).await.unwrap()
-        });
-    }
-    assert_eq!(*waiter.0.lock().unwrap(), [100, 30]);
+    let waiter = Arc::new(Waiter(100, Mutex::default()));
+    drive_waiter_for(&bench, &waiter, 0, 50, Input::Start);
+    drive_waiter_for(&bench, &waiter, 70_000, 50, Input::Resume { max_cost: None });
+    assert_eq!(*waiter.1.lock().unwrap(), [100, 30]);
     insta::assert_snapshot!(story(&bench.events()), @r"
     001 start@1 succeeded  -> a (unconditional)
     resumed
