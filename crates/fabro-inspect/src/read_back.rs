@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use fabro_blob::{BlobError, BlobStore};
@@ -39,14 +40,25 @@ pub fn read_back(
     })
 }
 
-/// A value for people: one that is a reference to at most `max` bytes is read back; a larger one, and one that
-/// cannot be read, stays the reference.
+/// A value for people: references to at most `max` bytes in all are read back, also those inside of others. In the place
+/// of a larger one there is its size and the command that prints it. One that cannot be read stays a reference.
 pub fn read_back_small(value: &Value, max: u64, blobs: &dyn BlobStore) -> Value {
-    let whole = BlobRef::from_value(value).and_then(|blob| {
-        let is_small = blobs.len(&blob).is_ok_and(|size| size <= max);
-        if is_small { read_blob(blobs, &blob).ok() } else { None }
-    });
-    whole.unwrap_or_else(|| value.clone())
+    let mut left = max;
+    let mut read = |blob: &BlobRef| {
+        let size = blobs.len(blob).ok()?;
+        let Some(rest) = left.checked_sub(size) else {
+            return Some(Value::from(format!(
+                "({size} bytes, not shown here: fabro context --resolve prints them)"
+            )));
+        };
+        left = rest;
+        read_blob(blobs, blob).ok()
+    };
+    let whole = BlobRef::from_value(value).and_then(|blob| read(&blob));
+    let mut value = whole.unwrap_or_else(|| value.clone());
+    // A reading that fails leaves the reference, so there is no error.
+    let Ok(()) = read_inner(&mut value, &mut |blob| Ok::<_, Infallible>(read(blob)));
+    value
 }
 
 #[cfg(test)]
@@ -76,6 +88,19 @@ mod tests {
         assert_eq!(read(json!([printed])).unwrap(), format!("[{name}]"));
         let never = json!({"a": [BlobRef::of(b"never stored").to_value()]});
         assert_eq!(read(never.clone()).unwrap(), never.to_string());
+    }
+
+    #[test]
+    fn small_values_are_read_back_for_people() {
+        let blobs = MemoryBlobs::default();
+        let put = |value: Value| blobs.put(value.to_string().as_bytes()).unwrap().to_value();
+        let read = |value: Value| read_back_small(&value, 20, &blobs).to_string();
+        assert_eq!(read(put(json!("hello"))), r#""hello""#);
+        let inner = json!([put(json!("one")), {"two": put(json!("2222222"))}, put(json!("three"))]);
+        let large = "(7 bytes, not shown here: fabro context --resolve prints them)";
+        assert_eq!(read(inner), json!(["one", {"two": "2222222"}, large]).to_string());
+        let never = BlobRef::of(b"never stored").to_value();
+        assert_eq!(read(never.clone()), never.to_string());
     }
 
     #[test]

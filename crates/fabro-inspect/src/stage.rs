@@ -16,6 +16,7 @@ use crate::blobs::read;
 use crate::conversation::{ModelInputs, TranscriptMessage, transcript};
 use crate::explain::{GateAnswered, answer_of, explain_of};
 use crate::inspect::{OpenRow, Rows, StageRow, rows};
+use crate::read_back_small;
 
 /// One visit of a node: its inputs and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -74,6 +75,14 @@ impl StageReport {
     pub fn is_command(&self) -> bool {
         let updates = self.outcome.as_ref().map(|outcome| &outcome.context_updates);
         updates.is_some_and(|updates| updates.contains_key(keys::COMMAND_EXIT_CODE))
+    }
+
+    /// Puts small values in the place of references in what it wrote to the context, for people:
+    /// [`read_back_small`].
+    pub fn read_back_updates(&mut self, max: u64, blobs: &dyn BlobStore) {
+        for value in self.outcome.iter_mut().flat_map(|it| it.context_updates.values_mut()) {
+            *value = Arc::new(read_back_small(value, max, blobs));
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub use links::Links;
 pub use overview::{class, overview, sign};
 pub use patch::patch;
 pub use report::{MAX_REPORT, RunReport, report};
-pub use stage::{StageExtras, stage};
+pub use stage::{CONTEXT_READ, StageExtras, stage};
 pub use stage_list::{StageFilter, class as stage_class, sign as stage_sign, stage_rows};
 pub use texts::Texts;
 pub use timeline::timeline;

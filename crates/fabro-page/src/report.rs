@@ -21,7 +21,7 @@ use crate::cost::cost;
 use crate::differences::{Comparison, differences};
 use crate::graph::{edges, graph, marks};
 use crate::overview::overview;
-use crate::stage::{StageExtras, stage};
+use crate::stage::{CONTEXT_READ, StageExtras, stage};
 use crate::stage_list::row;
 use crate::texts::{Texts, render, shown};
 use crate::timeline::timeline;
@@ -176,7 +176,8 @@ fn rows_html(
     let mut list = Vec::with_capacity(run.run.stages.len());
     for it in &run.run.stages {
         let name = it.name();
-        let report = stages.report(it, run.blobs)?;
+        let mut report = stages.report(it, run.blobs)?;
+        report.read_back_updates(CONTEXT_READ, run.blobs);
         let explain = stages.explain(it);
         let node =
             run.workflow.and_then(|workflow| workflow.find(&it.node).map(|at| workflow.node(at)));

@@ -17,6 +17,9 @@ const OPEN_ALL: &str = "<button type=\"button\" class=\"all\">Open or close all<
 /// The longest value of the context in its table, in characters.
 const VALUE: usize = 200;
 
+/// How many bytes of large values are read for a value of the context.
+pub const CONTEXT_READ: u64 = 64 << 10;
+
 /// What is shown of a stage besides its report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageExtras<'a> {

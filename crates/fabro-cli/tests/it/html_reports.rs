@@ -35,6 +35,7 @@ fn a_report_has_all_of_a_run_in_one_file() {
         "<code>outcome=fail</code>",
         "<code>one.txt</code>",
         "Standard error",
+        "<code>command.stderr</code></th><td>broken</td>",
     ] {
         assert!(html.contains(text), "{text}: {html}");
     }
@@ -49,6 +50,7 @@ fn a_report_has_all_of_a_run_in_one_file() {
         "<img",
         "out\u{1b}",
         "<b>out",
+        "blob://",
     ] {
         assert!(!html.contains(text), "{text}");
     }

@@ -8,7 +8,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use fabro_inspect::{StageRow, find_stage, read_back_small};
-use fabro_page::Texts;
+use fabro_page::{CONTEXT_READ, Texts};
 use fabro_store::SqliteStore;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,9 +21,6 @@ use crate::problem::Problem;
 
 /// The longest value, in characters.
 const VALUE: usize = 4_000;
-
-/// The largest value that is read back, in bytes.
-const READ: u64 = 64 << 10;
 
 /// The most stages that are offered.
 const STAGES: usize = 200;
@@ -128,7 +125,7 @@ async fn html(app: &App, role: Role, run: &str, query: &Query) -> Result<String,
     })
 }
 
-/// A value as a fragment. One that is too large stays a reference.
+/// A value as a fragment. Of one that is too large, the size.
 fn html_of(value: &Value, store: &SqliteStore) -> String {
-    Texts::cut_at(VALUE).html(&read_back_small(value, READ, store))
+    Texts::cut_at(VALUE).html(&read_back_small(value, CONTEXT_READ, store))
 }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use fabro_events::Event;
 use fabro_graph::Node;
 use fabro_inspect::{ArtifactRow, StageRow, find_stage, stage_of_row};
-use fabro_page::{Links, StageExtras, Texts};
+use fabro_page::{CONTEXT_READ, Links, StageExtras, Texts};
 use fabro_types::{NodeKind, RunId, RunStatus};
 
 use super::files::{changed, stage_artifacts};
@@ -76,7 +76,8 @@ async fn html(app: &App, role: Role, run: &str, stage: &str) -> Result<String, P
     let events = app.folds.stage_events(&view, row).await?;
     let events: Vec<&Event> = events.iter().collect();
     let gates = view.run.gates.iter().cloned();
-    let (report, explain) = stage_of_row(&events, row.clone(), gates, store)?;
+    let (mut report, explain) = stage_of_row(&events, row.clone(), gates, store)?;
+    report.read_back_updates(CONTEXT_READ, store);
     // The list has less of it than its events say.
     let name = row.name();
     let links = Links::Server(format!("/runs/{id}"));
