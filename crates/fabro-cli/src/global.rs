@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ColorChoice};
@@ -17,6 +16,7 @@ use fabro_types::{RunId, bounded};
 use crate::error;
 use crate::output::stderr;
 use crate::signals;
+pub use crate::width::{stderr_width, stdout_width, wrapped, wrapped_lines};
 
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -93,33 +93,6 @@ pub fn settings_to_run(unsupported: Unsupported) -> anyhow::Result<Settings> {
 /// Whether the terminal can neither color nor redraw.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
-}
-
-/// How many columns a line on stdout may have: those of the terminal; any number elsewhere.
-pub fn stdout_width() -> usize {
-    width_of(io::stdout())
-}
-
-/// The same for stderr.
-pub fn stderr_width() -> usize {
-    width_of(io::stderr())
-}
-
-fn width_of(output: impl AsFd) -> usize {
-    match rustix::termios::tcgetwinsize(output) {
-        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
-        _ => usize::MAX,
-    }
-}
-
-/// Wraps a line for stderr to the width of the terminal.
-pub fn wrapped(line: &str) -> String {
-    fabro_terminal::wrap(line, stderr_width(), 2)
-}
-
-/// The same for each line of a text, which ends in a line break unless it is empty.
-pub fn wrapped_lines(text: &str) -> String {
-    text.lines().map(|line| wrapped(line) + "\n").collect()
 }
 
 /// The run that a text means.

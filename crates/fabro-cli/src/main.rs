@@ -35,6 +35,7 @@ mod private;
 mod report;
 mod signals;
 mod values;
+mod width;
 mod workflow_files;
 
 use std::borrow::Cow;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 use crate::error;
-use crate::global::stdout_width;
+use crate::width::stdout_width;
 
 /// Writes a text for people to stderr, and ignores a closed one. Only colors pass of what could
 /// control a terminal.

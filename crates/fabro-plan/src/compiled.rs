@@ -24,12 +24,13 @@ pub(crate) const SCRIPT_VALUE: &str = "script-value";
 /// The rule for templates that read what is not known when a run is created.
 pub(crate) const CONSTANT: &str = "constant-template";
 
-/// Whether the text of an attribute is a whole template of Jinja: that of a file `.j2`, and a prompt with
-/// blocks such as `{% if … %}`.
+/// Whether the text of an attribute is a whole template of Jinja: that of a file `.j2`, and a prompt, a
+/// stylesheet or any other file with blocks such as `{% if … %}`.
 pub fn is_jinja(attr: &Attr, text: &str) -> bool {
-    let is_file = |file: &str| Path::new(file).extension().is_some_and(|end| end == "j2");
-    attr.file.as_deref().is_some_and(is_file)
-        || &*attr.name == "prompt" && Template::has_blocks(text)
+    let is_template = |file: &str| Path::new(file).extension().is_some_and(|end| end == "j2");
+    let takes_blocks =
+        || attr.file.is_some() || matches!(&*attr.name, "prompt" | "model_stylesheet");
+    attr.file.as_deref().is_some_and(is_template) || takes_blocks() && Template::has_blocks(text)
 }
 
 /// The text of an attribute by its place: one where nodes and edges share it, and another for each import
@@ -171,7 +172,7 @@ impl Compiler<'_> {
 
     /// Whether a text has templates, and they read only what is known when the run is created.
     /// Anything else in it is an error.
-    fn is_constant(&mut self, attr: &Attr) -> bool {
+    pub(crate) fn is_constant(&mut self, attr: &Attr) -> bool {
         let Some(text) = self.template(attr) else { return false };
         let mut is_constant = !text.template.is_plain();
         self.reads_constants |= is_constant;

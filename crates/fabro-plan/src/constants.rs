@@ -17,6 +17,12 @@ impl Constants {
         Self(Arc::new(Values { goal: goal.to_owned(), inputs, ..Values::default() }))
     }
 
+    /// Whether the run has an input, which a name of `a.b` looks into.
+    pub fn has_input(&self, name: &str) -> bool {
+        let name = name.split_once('.').map_or(name, |(name, _)| name);
+        self.0.inputs.contains_key(name)
+    }
+
     /// The text of a template that reads nothing else.
     ///
     /// # Errors

@@ -140,6 +140,10 @@ impl Lowering<'_> {
         let attrs = self.attrs;
         let stall_timeout = attrs.duration("stall_timeout").unwrap_or(Duration::from_mins(30));
         let signature_limit = attrs.int("loop_restart_signature_limit").map_or(3, count);
+        if let Some(stylesheet) = attrs.get("model_stylesheet") {
+            // It has been applied; errors in its templates are reported here.
+            self.compiler.is_constant(stylesheet);
+        }
         GraphSpec {
             goal: attrs.get("goal").and_then(|attr| self.compiler.goal(attr)),
             default_model: self.constant(attrs, "default_model"),

@@ -210,9 +210,10 @@ impl Bundle {
     pub fn plan(&self) -> Result<Plan, BundleError> {
         let files = MemorySources(self.files.clone());
         let beside = RelativeSources::new(&files, &self.base);
-        let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
+        let constants = self.constants.as_ref();
+        let workflow = fabro_validate::prepare(&self.name, &self.source, &beside, constants)
             .map_err(|findings| BundleError::Invalid { file: self.file.clone(), findings })?;
-        let plan = Plan::compile_recorded(workflow, self.constants.as_ref())?;
+        let plan = Plan::compile_recorded(workflow, constants)?;
         Ok(plan.with_defaults(self.settings.graph_defaults()))
     }
 

@@ -227,7 +227,8 @@ fn keyed(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
 }
 
 fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
-    let goal = workflow.attrs().get("goal").map(|attr| (attr, None));
+    let graph = ["goal", "model_stylesheet"].into_iter();
+    let graph = graph.filter_map(|name| Some((workflow.attrs().get(name)?, None)));
     let of_nodes = workflow.node_indices().flat_map(|ix| {
         let node = workflow.node(ix);
         let prompt = node.attrs.get("prompt").filter(|_| text(&node.attrs, "prompt").is_some());
@@ -253,7 +254,7 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
         let attrs = names.into_iter().filter_map(|name| edge.attrs.get(name));
         attrs.map(|attr| (attr, Some(edge.from)))
     });
-    for (attr, node) in goal.into_iter().chain(of_nodes).chain(of_edges) {
+    for (attr, node) in graph.chain(of_nodes).chain(of_edges) {
         let Some(compiled) = specs.compiled.template(attr) else { continue };
         if compiled.template.reads().is_empty() {
             continue;

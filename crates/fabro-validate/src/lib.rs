@@ -52,7 +52,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use fabro_graph::{Diagnostic, Sources, Workflow};
-use fabro_plan::{Plan, PlanError, Specs};
+use fabro_plan::{Constants, Plan, PlanError, Specs};
 use fabro_types::Severity;
 use serde_json::{Map, Value};
 
@@ -121,7 +121,8 @@ fn check_in(
     inputs: Option<&Map<String, Value>>,
     family: &Family,
 ) -> Checked {
-    let read = match load::load(name, source, &sources) {
+    let constants = inputs.map(|inputs| Constants::new("", inputs));
+    let read = match load::load(name, source, &sources, constants.as_ref()) {
         Ok(read) => read,
         Err(finding) => {
             return Checked {
@@ -145,7 +146,8 @@ fn check_in(
     }
 }
 
-/// Reads a workflow that is known to be valid: as [`check`] does, without the lints.
+/// Reads a workflow that is known to be valid: as [`check`] does, without the lints. `constants` are those of
+/// the run, for a stylesheet with templates.
 ///
 /// # Errors
 /// What keeps it from being read: syntax, attribute values, missing files, the stylesheet. Warnings
@@ -154,8 +156,10 @@ pub fn prepare(
     name: &str,
     source: &str,
     sources: &dyn Sources,
+    constants: Option<&Constants>,
 ) -> Result<Workflow, Vec<Diagnostic>> {
-    let workflow = load::load(name, source, sources).map_err(|finding| vec![finding])?.workflow;
+    let workflow =
+        load::load(name, source, sources, constants).map_err(|finding| vec![finding])?.workflow;
     if !has_errors(workflow.findings()) {
         return Ok(workflow);
     }

@@ -249,7 +249,7 @@ fn a_good_workflow_has_no_findings() {
     let review = workflow.node(workflow.find("review").unwrap());
     assert_eq!(review.attrs.text("backend"), Some("cli"));
     assert_eq!(review.attrs.text("model"), Some("claude-sonnet-4-5"));
-    let prepared = prepare("x", CLEAN, &files).unwrap();
+    let prepared = prepare("x", CLEAN, &files, None).unwrap();
     assert_eq!(prepared.to_dot(), workflow.to_dot());
 }
 
@@ -281,7 +281,7 @@ fn findings_are_in_order_and_told_once() {
       at: x
       fix: write a whole number and ms, s, m, h or d, such as timeout=30s
     "#);
-    let errors = prepare("t", source, &sources(&[])).unwrap_err();
+    let errors = prepare("t", source, &sources(&[]), None).unwrap_err();
     assert!(errors.iter().all(|finding| finding.severity == Severity::Error));
     assert_eq!(errors.len(), 2);
 }
@@ -370,7 +370,7 @@ proptest! {
             prop_assert!(error.findings.iter().all(|finding| checked.findings.contains(finding)));
         }
         if checked.is_valid() {
-            let prepared = prepare("t", &source, &sources(&[]));
+            let prepared = prepare("t", &source, &sources(&[]), None);
             let dot = |workflow: Option<Workflow>| workflow.map(|workflow| workflow.to_dot());
             prop_assert_eq!(dot(prepared.ok()), dot(checked.workflow));
         }
@@ -453,8 +453,9 @@ fn imported_nodes_are_checked_as_a_part_of_the_workflow() {
     let workflow = checked.workflow.unwrap();
     let model = |id| workflow.node(workflow.find(id).unwrap()).attrs.text("model");
     assert_eq!([model("a.ask"), model("b.ask")], [Some("one"), None]);
-    assert!(crate::prepare("t", main, &sources).is_ok());
-    let broken = crate::prepare("t", &main.replace("lib/part", "lib/prt"), &sources).unwrap_err();
+    assert!(crate::prepare("t", main, &sources, None).is_ok());
+    let broken =
+        crate::prepare("t", &main.replace("lib/part", "lib/prt"), &sources, None).unwrap_err();
     assert_eq!(broken[0].rule, "missing-file");
     let unread = fabro_graph::Workflow::from_source("t", main).unwrap();
     let error = fabro_plan::Plan::compile(unread).unwrap_err();

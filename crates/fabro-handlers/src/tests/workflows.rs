@@ -22,7 +22,7 @@ impl Bundle {
     pub(super) fn plan(&self) -> Result<Plan, String> {
         let files = MemorySources(self.files.clone());
         let beside = RelativeSources::new(&files, &self.base);
-        let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
+        let workflow = fabro_validate::prepare(&self.name, &self.source, &beside, None)
             .map_err(|findings| format!("test.fabro is not valid: {}", findings[0].message))?;
         Plan::compile(workflow).map_err(|error| error.to_string())
     }

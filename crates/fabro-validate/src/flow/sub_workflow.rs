@@ -28,7 +28,7 @@ impl SubWorkflows {
             return known.clone();
         }
         let own = RelativeSources::new(sources.sources, key.base());
-        let workflow = load(&node.id, text, &own).ok().map(|read| Rc::new(read.workflow));
+        let workflow = load(&node.id, text, &own, None).ok().map(|read| Rc::new(read.workflow));
         self.read.borrow_mut().insert(key, workflow.clone());
         workflow
     }

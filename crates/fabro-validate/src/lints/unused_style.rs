@@ -5,10 +5,13 @@ use fabro_stylesheet::Selector;
 
 use crate::checking::Checking;
 use crate::findings::{Findings, did_you_mean};
+use crate::load::is_template;
 
 /// Rules of the stylesheet for an id or a class that no node has, and properties that there are not.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
-    let Some(attr) = checking.workflow.attrs().get("model_stylesheet") else { return };
+    let attr = checking.workflow.attrs().get("model_stylesheet");
+    // Places in a rendered stylesheet are not in the file.
+    let Some(attr) = attr.filter(|attr| !is_template(&attr.value.as_text())) else { return };
     let classes: BTreeSet<&str> =
         checking.workflow.nodes().flat_map(|node| &node.classes).map(String::as_str).collect();
     for unknown in checking.stylesheet.unknown_properties() {
