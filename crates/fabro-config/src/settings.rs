@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fabro_types::control_files::{FABRO_DIR, SETTINGS_FILES};
-use fabro_types::{ControlFile, Diagnostic, ModelInfo, OnFailure, OnUnavailable};
+use fabro_types::{Diagnostic, ModelInfo, OnFailure, OnUnavailable};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
@@ -24,7 +24,7 @@ use crate::sandbox::SandboxSettings;
 use crate::schema::{CONFIG_FILE, Schema};
 use crate::store_dir::{STORE_DIR, project_dir, project_dirs, project_root};
 use crate::telemetry::TelemetrySettings;
-use crate::trust::{MAX_LINKS, read_trusted};
+use crate::trust::{MAX_LINKS, is_unprotected, read_trusted};
 use crate::webhooks::{self, Webhook};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
@@ -281,14 +281,8 @@ pub fn settings_as(
 /// any name in the project. Whether the file exists does not matter.
 fn refuse_writable_user_file(user_file: Option<&Path>, root: &Path) -> Result<(), ConfigError> {
     let Some(file) = user_file else { return Ok(()) };
-    let is_writable = |file: &Path, root: &Path| {
-        file.strip_prefix(root).is_ok_and(|inside| {
-            let names: Vec<_> = inside.iter().map(|name| name.to_string_lossy()).collect();
-            ControlFile::of(names.iter().map(|name| &**name)) != Some(ControlFile::Found)
-        })
-    };
     let real_root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-    if is_writable(file, root) || is_writable(&resolved(file), &real_root) {
+    if is_unprotected(file, root) || is_unprotected(&resolved(file), &real_root) {
         return Err(ConfigError::UserFile { file: file.to_owned(), root: root.to_owned() });
     }
     Ok(())

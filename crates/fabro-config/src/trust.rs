@@ -99,9 +99,7 @@ pub fn check_link(path: &Path, root: &Path) -> Result<(), ConfigError> {
     }
     let mut resolved = if in_root.is_some() { real_root.clone() } else { PathBuf::new() };
     let mut rest: VecDeque<OsString> = parts(in_root.unwrap_or(path)).collect();
-    let is_writable = |at: &Path| {
-        at.strip_prefix(&real_root).is_ok_and(|at| kind(at) != Some(ControlFile::Found))
-    };
+    let is_writable = |at: &Path| is_unprotected(at, &real_root);
     let refused = |target: &Path| {
         let [link, target] = [path, target].map(Path::to_owned);
         Err(ConfigError::Link { link, target })
@@ -157,6 +155,11 @@ fn without_dots(path: &Path) -> PathBuf {
         }
     }
     named
+}
+
+/// Whether a path is below `root`, and agents and sandboxed scripts can write there.
+pub(crate) fn is_unprotected(path: &Path, root: &Path) -> bool {
+    path.strip_prefix(root).is_ok_and(|path| kind(path) != Some(ControlFile::Found))
 }
 
 /// The kind of control file at a path in a project. Agents and sandboxed scripts cannot write to

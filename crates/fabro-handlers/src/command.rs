@@ -104,18 +104,18 @@ impl Handler for CommandHandler {
         let mut env = self.env.clone();
         env.extend(own.iter().cloned());
         env.extend(variables(&stage));
-        let mut reads = vec![stage.dir(), local_dir(&stage.run_dir), stage.run_dir.join(FILES)];
+        let reads = [stage.dir(), local_dir(&stage.run_dir), stage.run_dir.join(FILES)];
         // A folder that contains the working directory has the files of other projects, too.
         let workflow_dir = Path::new(stage.context.text(crate::WORKFLOW_DIR));
-        if !Path::new(&stage.run.work_dir).starts_with(workflow_dir) {
-            reads.push(workflow_dir.to_owned());
-        }
+        let is_apart = !Path::new(&stage.run.work_dir).starts_with(workflow_dir);
+        let script_reads = Vec::from_iter(is_apart.then(|| workflow_dir.to_owned()));
         let request = Request {
             script: &script,
             language,
             cwd: Path::new(&stage.run.work_dir),
             env: Environment::Inherit(&env),
             reads: &reads,
+            script_reads: &script_reads,
             stdin: stdin.as_deref(),
             keep: if is_merged {
                 Keep::Log(files.path("stdout.log"))

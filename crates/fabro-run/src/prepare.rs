@@ -65,6 +65,7 @@ pub(crate) async fn prepare(
             cwd: dirs.work,
             env: Environment::Inherit(&env),
             reads: &[],
+            script_reads: &[],
             stdin: None,
             keep_unredacted: false,
             keep: Keep::Logs { stdout: dir.join("stdout.log"), stderr: dir.join("stderr.log") },

@@ -17,6 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cwd: logs.path(),
         env: Environment::Inherit(&[]),
         reads: &[],
+        script_reads: &[],
         stdin: None,
         keep_unredacted: false,
         keep: Keep::Ends { head: 10_000, tail: 10_000 },

@@ -19,6 +19,7 @@
 //!     cwd: dir.path(),
 //!     env: Environment::Inherit(&env),
 //!     reads: &[],
+//!     script_reads: &[],
 //!     stdin: None,
 //!     keep_unredacted: false,
 //!     keep: Keep::Ends { head: 1_000, tail: 1_000 },
@@ -147,6 +148,9 @@ pub struct Request<'a> {
     pub env: Environment<'a>,
     /// Directories outside of `cwd` that it may read in a [`Sandbox`], which hides them otherwise.
     pub reads: &'a [PathBuf],
+    /// More such directories. Where files are copied to another side, those of these directories are copied only if
+    /// `script` itself names them: `env` and `stdin` may hold text of a model.
+    pub script_reads: &'a [PathBuf],
     /// The file for its standard input, in one of `reads`; the input is empty without one.
     pub stdin: Option<&'a Path>,
     /// Where its output goes.

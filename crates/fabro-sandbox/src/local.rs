@@ -224,8 +224,9 @@ fn spawn(
     let first = if cgroup.is_some() { Path::new(ENTER_SHELL) } else { program };
     let failed = |source| start_error(program, request.cwd, source);
     let guard = guard(sandbox, request.cwd)?;
-    let mut command = command(first, request.cwd, sandbox, request.reads, file, guard.as_ref())
-        .map_err(failed)?;
+    let reads = [request.reads, request.script_reads].concat();
+    let mut command =
+        command(first, request.cwd, sandbox, &reads, file, guard.as_ref()).map_err(failed)?;
     if let Some(dir) = &cgroup {
         command.args(["-c", ENTER]).arg(dir.join("cgroup.procs")).arg(program);
     }

@@ -95,6 +95,7 @@ impl Shell {
             cwd: &cwd,
             env: Environment::Only(&self.env),
             reads: &self.reads,
+            script_reads: &[],
             stdin: None,
             keep_unredacted: false,
             keep: Keep::Ends { head: limits.head - NOTE, tail: limits.tail - NOTE },

@@ -29,6 +29,9 @@ const SHELL_CHARS: &[char] = &['*', '?', '\n', '\r', '\0', '[', '{', '$', '`', '
 /// call does not change it.
 const WORK_DIR_KEY: &str = "cwd";
 
+/// How many texts of a call are looked at in other directories; a call that needs more is not covered.
+const MOST_ELSEWHERE: usize = 20_000;
+
 /// What an agent has announced about a call before it asks for permission. Everything announced
 /// counts: a later update withdraws nothing.
 #[derive(Clone, Default)]
@@ -120,6 +123,10 @@ impl AnnouncedCall {
         kind: ToolKind,
         files: &LocalFiles,
     ) -> bool {
+        if permissions == Permissions::Full {
+            return true;
+        }
+        let Some(elsewhere) = self.elsewhere(files) else { return false };
         let may_change = |is_removed: bool| {
             // A change without a path could affect any file.
             permissions == Permissions::ReadWrite
@@ -127,17 +134,16 @@ impl AnnouncedCall {
                 && self.paths.iter().all(|path| files::may_write(files, path))
                 && self.paths.iter().all(|path| is_literal(files, path, GLOB_CHARS))
                 && self.texts.iter().all(|text| may_be_named(files, text))
-                && self.elsewhere(files).all(|path| may_be_named(files, &path))
-                && (!is_removed || self.may_remove(files))
+                && elsewhere.iter().all(|path| may_be_named(files, path))
+                && (!is_removed || self.may_remove(files, &elsewhere))
         };
         match kind {
-            _ if permissions == Permissions::Full => true,
             ToolKind::Read | ToolKind::Search | ToolKind::Think => {
                 let is_inside =
                     |path| files::is_inside(files, path) && is_literal(files, path, &[]);
                 self.paths.iter().all(|path| is_inside(path))
                     && self.texts.iter().all(|text| may_be_read(files, text))
-                    && self.elsewhere(files).all(|path| may_be_read(files, &path))
+                    && elsewhere.iter().all(|path| may_be_read(files, path))
             }
             ToolKind::Edit => may_change(false),
             ToolKind::Delete | ToolKind::Move => may_change(true),
@@ -145,23 +151,53 @@ impl AnnouncedCall {
         }
     }
 
-    /// Other working directories than that of the agent, and what the texts of the call mean there.
-    fn elsewhere(&self, files: &LocalFiles) -> impl Iterator<Item = String> {
-        let others = self.work_dirs.iter().filter(|dir| *dir != files.root());
-        others.flat_map(|dir| {
-            let dir = dir.strip_prefix(files.root()).unwrap_or(dir);
-            let paths = self.paths.iter().map(|path| dir.join(path));
-            let texts = self.texts.iter().map(|text| dir.join(text));
-            let all = std::iter::once(dir.to_owned()).chain(paths).chain(texts);
-            all.map(|path| path.to_string_lossy().into_owned())
-        })
+    /// What the texts of the call mean in other directories than that of the agent: in those that its
+    /// input calls the working directory, and in every directory that one of its texts names, because
+    /// the agent's program may call it so by any other key. `None` for too many, and for a working directory
+    /// that does not exist: the program may read another path from it.
+    fn elsewhere(&self, files: &LocalFiles) -> Option<Vec<String>> {
+        let names = || {
+            let texts = self.texts.iter().map(Path::new);
+            let dirs = self.work_dirs.iter().map(PathBuf::as_path);
+            self.paths.iter().map(PathBuf::as_path).chain(texts).chain(dirs)
+        };
+        let is_relative = |dir: &PathBuf| {
+            // In one that another contains it may be meant from there.
+            self.work_dirs.iter().any(|outer| files.root().join(outer).join(dir).is_dir())
+        };
+        if !self.work_dirs.iter().all(|dir| files.root().join(dir).is_dir() || is_relative(dir)) {
+            return None;
+        }
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        let mut seen: BTreeSet<PathBuf> = files.root().canonicalize().into_iter().collect();
+        let mut to_visit = vec![files.root().to_owned()];
+        let mut all: Vec<PathBuf> = Vec::new();
+        let mut left = MOST_ELSEWHERE;
+        while let Some(dir) = to_visit.pop() {
+            for name in names() {
+                left = left.checked_sub(1)?;
+                if let Ok(at) = dir.join(name).canonicalize()
+                    && at.is_dir()
+                    && seen.insert(at.clone())
+                {
+                    dirs.push(at.clone());
+                    to_visit.push(at);
+                }
+            }
+        }
+        for dir in dirs {
+            let dir = dir.strip_prefix(files.root()).unwrap_or(&dir);
+            left = left.checked_sub(names().count())?;
+            all.extend(names().map(|name| dir.join(name)));
+            all.push(dir.to_owned());
+        }
+        Some(all.into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
     /// Whether every path in the call may be deleted, or moved to any other path in the call.
-    fn may_remove(&self, files: &LocalFiles) -> bool {
+    fn may_remove(&self, files: &LocalFiles, elsewhere: &[String]) -> bool {
         let paths = self.paths.iter().filter_map(|path| path.to_str());
         let texts = self.texts.iter().map(String::as_str).filter(|it| is_path(files, it));
-        let elsewhere: Vec<String> = self.elsewhere(files).collect();
         let elsewhere = elsewhere.iter().map(String::as_str).filter(|it| is_path(files, it));
         let all: Vec<&str> = paths.chain(texts).chain(elsewhere).collect();
         let is_pattern = |path: &str| {
@@ -337,6 +373,9 @@ mod tests {
             json!({ "in": { "cwd": ".git" } }),
             json!({ "cwd": "/etc", "path": "ok.txt" }),
             json!({ "cwd": ["AGENTS.md"] }),
+            json!({ "workdir": ground.at("guarded/sub"), "path": "CLAUDE.md" }),
+            json!({ "Cwd": ["guarded"], "more": { "dir": "sub" }, "path": "CLAUDE.md" }),
+            json!({ "base": ".git", "path": "config" }),
             json!({ "to": "../x" }),
             json!({ "to": "/etc/x" }),
             json!({ "to": "link/sub/CLAUDE.md" }),
@@ -349,6 +388,10 @@ mod tests {
         assert!(!ground.input("delete", &json!({ "dir": ground.at("") })));
         assert!(!ground.input("delete", &json!({ "cwd": ".", "path": "guarded" })));
         assert!(!ground.input("delete", &json!({ "cwd": "guarded", "path": "sub" })));
+        assert!(!ground.input("delete", &json!({ "workdir": "guarded", "path": "sub" })));
+        assert!(ground.input("delete", &json!({ "workdir": "docs", "path": "guide.md" })));
+        let names: Vec<String> = (0..30_000).map(|name| name.to_string()).collect();
+        assert!(!ground.input("edit", &json!({ "dir": "docs", "more": names })), "too many");
         assert!(
             !ground.covered("edit", &json!({ "rawInput": { "to": ground.at("ok.txt") } })),
             "no path"

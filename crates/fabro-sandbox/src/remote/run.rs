@@ -317,13 +317,13 @@ impl Remote {
         let cwd = root.remote_path(&cwd).ok_or_else(no_directory)?;
         let (Environment::Inherit(given) | Environment::Only(given)) = request.env;
         let mut files = BTreeMap::new();
-        let mut shown = |text: &str| {
-            let (text, named) = self.shown_in(&root, text, request.reads);
+        let mut shown = |text: &str, dirs: &[PathBuf]| {
+            let (text, named) = self.shown_in(&root, text, dirs);
             files.extend(named);
             text
         };
-        let text = shown(request.script);
-        let stdin = request.stdin.map(|path| shown(&path.to_string_lossy()));
+        let text = shown(request.script, &[request.reads, request.script_reads].concat());
+        let stdin = request.stdin.map(|path| shown(&path.to_string_lossy(), request.reads));
         let mut env = Vec::new();
         for (name, value) in given {
             if !is_variable(name) {
@@ -332,7 +332,7 @@ impl Remote {
             let is_elsewhere =
                 name == "FABRO_WORKFLOW_DIR" && !Path::new(value).starts_with(&root.local);
             if !LOCAL_ONLY.contains(&&**name) && !is_elsewhere {
-                env.push((name.clone(), shown(value)));
+                env.push((name.clone(), shown(value, request.reads)));
             }
         }
         let mark = if self.copies() { Some(self.push(&root).await?) } else { None };

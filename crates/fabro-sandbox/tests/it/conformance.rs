@@ -266,6 +266,7 @@ impl Ground {
             cwd,
             env: Environment::Inherit(&self.env),
             reads: &[],
+            script_reads: &[],
             stdin: None,
             keep_unredacted: false,
             keep,

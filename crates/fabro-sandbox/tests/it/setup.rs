@@ -44,6 +44,7 @@ impl Place {
             cwd: self.directory.path(),
             env: Environment::Inherit(&self.env),
             reads: &[],
+            script_reads: &[],
             stdin: None,
             keep_unredacted: false,
             keep: self.logs("logs/stdout.log", "logs/stderr.log"),
