@@ -187,10 +187,7 @@ impl AskedModels {
     pub(crate) fn text(&self, settings: &RunSettings) -> Result<Option<String>, SetupError> {
         let mut texts = match (&settings.model_script, settings.providers.is_empty()) {
             _ if self.first.is_empty() => Vec::new(),
-            (Some(_), _) => match &settings.model_script_file {
-                Some(file) => vec![format!("scripted ({file})")],
-                None => vec!["scripted".to_owned()],
-            },
+            (Some(_), _) => vec![scripted(settings)],
             (None, true) => Vec::new(),
             (None, false) => self.model_texts(settings)?,
         };
@@ -219,6 +216,18 @@ impl AskedModels {
         }
         Ok(texts)
     }
+}
+
+/// That a script answers, and which model it replaces.
+fn scripted(settings: &RunSettings) -> String {
+    let file = settings.model_script_file.as_ref();
+    let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
+    let unasked = settings.model.as_ref().map(|model| format!("; {model} is not asked"));
+    let why = match (&unasked, settings.providers.is_empty()) {
+        (Some(_), true) => ": no provider is configured",
+        _ => "",
+    };
+    format!("scripted{file}{}{why}", unasked.unwrap_or_default())
 }
 
 /// The name of the provider, if it hosts its own models and the requested model is neither in the

@@ -265,6 +265,9 @@ async fn a_script_answers_always_until_a_model_is_asked_for() {
     assert_eq!(alone.exit(&["init"]), 0);
     let live = alone.run(&["run", "hello", "--live"]);
     assert!(live.starts_with("exit 2") && live.contains("no model is configured"), "{live}");
+    let unasked = alone.run(&["run", "hello", "--model", "gpt-x"]);
+    let told = "\nmodels: scripted (model.json); gpt-x is not asked: no provider is configured\n";
+    assert!(unasked.starts_with("exit 0") && unasked.contains(told), "{unasked}");
     // Without `script_when` a provider comes first.
     let toml = project.read(".fabro/workflows/hello/workflow.toml");
     let toml = toml.replace("script_when = \"always\"\n", "");
