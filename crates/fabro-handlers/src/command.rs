@@ -116,6 +116,7 @@ impl Handler for CommandHandler {
             env: Environment::Inherit(&env),
             reads: &reads,
             script_reads: &script_reads,
+            source: &source.text,
             stdin: stdin.as_deref(),
             keep: if is_merged {
                 Keep::Log(files.path("stdout.log"))

@@ -66,6 +66,7 @@ pub(crate) async fn prepare(
             env: Environment::Inherit(&env),
             reads: &[],
             script_reads: &[],
+            source: "",
             stdin: None,
             keep_unredacted: false,
             keep: Keep::Logs { stdout: dir.join("stdout.log"), stderr: dir.join("stderr.log") },

@@ -18,6 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         env: Environment::Inherit(&[]),
         reads: &[],
         script_reads: &[],
+        source: "",
         stdin: None,
         keep_unredacted: false,
         keep: Keep::Ends { head: 10_000, tail: 10_000 },

@@ -20,6 +20,7 @@
 //!     env: Environment::Inherit(&env),
 //!     reads: &[],
 //!     script_reads: &[],
+//!     source: "",
 //!     stdin: None,
 //!     keep_unredacted: false,
 //!     keep: Keep::Ends { head: 1_000, tail: 1_000 },
@@ -149,8 +150,10 @@ pub struct Request<'a> {
     /// Directories outside of `cwd` that it may read in a [`Sandbox`], which hides them otherwise.
     pub reads: &'a [PathBuf],
     /// More such directories. Where files are copied to another side, those of these directories are copied only if
-    /// `script` itself names them: `env` and `stdin` may hold text of a model.
+    /// `source` and `script` name them: values in `script` may be text of a model.
     pub script_reads: &'a [PathBuf],
+    /// The script as its author wrote it, without the values in it; see `script_reads`.
+    pub source: &'a str,
     /// The file for its standard input, in one of `reads`; the input is empty without one.
     pub stdin: Option<&'a Path>,
     /// Where its output goes.

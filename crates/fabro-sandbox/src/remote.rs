@@ -372,7 +372,7 @@ impl Remote {
         dirs: &[PathBuf],
     ) -> Cow<'t, str> {
         let Some(root) = self.root(work_dir) else { return Cow::Borrowed(text) };
-        Cow::Owned(self.shown_in(&root, text, dirs).0)
+        Cow::Owned(self.shown_in(&root, text, dirs, &|_| false).0)
     }
 
     fn shown_in(
@@ -380,6 +380,7 @@ impl Remote {
         root: &Root,
         text: &str,
         dirs: &[PathBuf],
+        is_left_out: &dyn Fn(&Path) -> bool,
     ) -> (String, BTreeMap<String, PathBuf>) {
         let local = root.local.to_string_lossy();
         let between = |text: &str| {
@@ -389,7 +390,7 @@ impl Remote {
                 shown::with_directory(text, &local, &root.remote)
             }
         };
-        let is_there = |path: &Path| self.has(root, path);
+        let is_there = |path: &Path| self.has(root, path) || is_left_out(path);
         let found =
             self.shown.text(text, dirs, &format!("{}/.fabro", root.remote), is_there, between);
         (found.text, found.files)

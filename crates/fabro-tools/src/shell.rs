@@ -96,6 +96,7 @@ impl Shell {
             env: Environment::Only(&self.env),
             reads: &self.reads,
             script_reads: &[],
+            source: "",
             stdin: None,
             keep_unredacted: false,
             keep: Keep::Ends { head: limits.head - NOTE, tail: limits.tail - NOTE },

@@ -45,6 +45,7 @@ mod run_file;
 mod safe_text;
 mod sandboxes;
 mod secrets;
+mod security_review;
 mod serve;
 mod serve_mcp;
 mod serve_mcp_http;

@@ -317,8 +317,14 @@ impl Remote {
         let cwd = root.remote_path(&cwd).ok_or_else(no_directory)?;
         let (Environment::Inherit(given) | Environment::Only(given)) = request.env;
         let mut files = BTreeMap::new();
+        let of_author = self.shown_in(&root, request.source, request.script_reads, &|_| false).1;
+        // A value in the script names a file of these directories.
+        let is_left_out = |path: &Path| {
+            request.script_reads.iter().any(|dir| path.starts_with(dir))
+                && !of_author.values().any(|named| named == path)
+        };
         let mut shown = |text: &str, dirs: &[PathBuf]| {
-            let (text, named) = self.shown_in(&root, text, dirs);
+            let (text, named) = self.shown_in(&root, text, dirs, &is_left_out);
             files.extend(named);
             text
         };

@@ -267,6 +267,7 @@ impl Ground {
             env: Environment::Inherit(&self.env),
             reads: &[],
             script_reads: &[],
+            source: "",
             stdin: None,
             keep_unredacted: false,
             keep,

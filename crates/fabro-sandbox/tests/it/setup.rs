@@ -45,6 +45,7 @@ impl Place {
             env: Environment::Inherit(&self.env),
             reads: &[],
             script_reads: &[],
+            source: "",
             stdin: None,
             keep_unredacted: false,
             keep: self.logs("logs/stdout.log", "logs/stderr.log"),
