@@ -22,7 +22,7 @@ pub const READ_LIMIT: u64 = 16 << 20;
 #[non_exhaustive]
 pub enum ReadError {
     /// It is larger than [`READ_LIMIT`].
-    #[error("its {bytes} bytes are more than the {} MB that are read back", READ_LIMIT >> 20)]
+    #[error("the value is too large: {bytes} bytes (limit {} MB)", READ_LIMIT >> 20)]
     TooLarge {
         /// How large it is.
         bytes: u64,

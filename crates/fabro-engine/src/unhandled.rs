@@ -286,11 +286,17 @@ impl Machine {
     }
 
     /// The last failure before a node without outgoing edges, which is where its edge led to: such a node is how
-    /// people write that a failure ends the run.
+    /// people write that a failure ends the run. Before an exit, only a failure that led there counts: an earlier
+    /// one was handled.
     pub(crate) fn dead_end_cause(&self, cursor: &Cursor) -> Option<Arc<StageFailure>> {
         let (last, _) = self.plan.node(&cursor.last.as_ref()?.node)?;
+        let records = cursor.history.iter().rev();
+        if self.plan.spec(last).kind == NodeKind::Exit {
+            let passes = [NodeKind::Exit, NodeKind::Conditional, NodeKind::Wait];
+            return last_failed(records.skip_while(|it| passes.contains(&it.handler)).take(1));
+        }
         let is_dead_end = self.plan.outgoing(last).len() == 0;
-        is_dead_end.then(|| last_failed(cursor.history.iter().rev())).flatten()
+        is_dead_end.then(|| last_failed(records)).flatten()
     }
 
     /// The failure of the goal gate that was visited first of those that ended badly. Of one in a

@@ -16,20 +16,44 @@ const INNER_TOTAL: u64 = 1 << 20;
 pub(crate) fn read_inner(value: &mut Value, blobs: &dyn BlobStore) -> Result<(), ReadError> {
     let mut left = INNER_TOTAL;
     fabro_engine::read_inner(value, &mut |blob| {
-        let bytes = match blobs.len(blob) {
-            Err(BlobError::Missing { .. }) => return Ok(None),
-            bytes => bytes?,
-        };
-        if bytes > INNER.min(left) {
-            return Ok(None);
-        }
+        let bytes = len_of(blobs, blob)?.filter(|bytes| *bytes <= INNER.min(left));
+        let Some(bytes) = bytes else { return Ok(None) };
         left -= bytes;
-        match read_blob(blobs, blob) {
-            // Text that is not JSON is shown by its name.
-            Err(ReadError::Json(_)) => Ok(None),
-            value => value.map(Some),
-        }
+        shown_blob(blobs, blob)
     })
+}
+
+/// The same for all references, with at most `limit` bytes in all.
+pub(crate) fn read_all_inner(
+    value: &mut Value,
+    blobs: &dyn BlobStore,
+    limit: u64,
+) -> Result<(), ReadError> {
+    let mut total = 0;
+    fabro_engine::read_inner(value, &mut |blob| {
+        let Some(bytes) = len_of(blobs, blob)? else { return Ok(None) };
+        total += bytes;
+        if total > limit {
+            return Err(ReadError::TooLarge { bytes: total });
+        }
+        shown_blob(blobs, blob)
+    })
+}
+
+/// The size of a value; `None` for a text that only looks like a reference.
+fn len_of(blobs: &dyn BlobStore, blob: &BlobRef) -> Result<Option<u64>, ReadError> {
+    match blobs.len(blob) {
+        Err(BlobError::Missing { .. }) => Ok(None),
+        bytes => Ok(Some(bytes?)),
+    }
+}
+
+/// The value of a reference. Text that is not JSON is shown by its name.
+fn shown_blob(blobs: &dyn BlobStore, blob: &BlobRef) -> Result<Option<Value>, ReadError> {
+    match read_blob(blobs, blob) {
+        Err(ReadError::Json(_)) => Ok(None),
+        value => value.map(Some),
+    }
 }
 
 /// The directory of the files that hold blobs.

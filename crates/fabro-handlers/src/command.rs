@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_engine::{
-    BlobError, BlobStore, Finished, Handler, Mode, OutputSpec, Stage, StageEnd, Store, find_value,
-    keys,
+    BlobError, BlobStore, Finished, Handler, Mode, OutputSpec, ReadError, Stage, StageEnd, Store,
+    find_value, keys,
 };
 use fabro_redact::Redactor;
 use fabro_sandbox::artifacts::FILES;
@@ -20,7 +20,7 @@ use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
 use crate::WorkTree;
-use crate::blobs::local_dir;
+use crate::blobs::{local_dir, read_all_inner};
 use crate::common::{failed, known, tail, value_of};
 use crate::files::{STDIN, StageFiles};
 use crate::render::render;
@@ -33,7 +33,7 @@ const TAIL: u64 = 4_096;
 const QUOTED: usize = 200;
 
 /// The maximum size of the value for the standard input of a script, in bytes.
-const MAX_STDIN: usize = 30 << 20;
+const MAX_STDIN: u64 = 30 << 20;
 
 /// Runs `script` of a command node.
 pub struct CommandHandler {
@@ -169,8 +169,18 @@ fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd>
     };
     let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
     let get = |key: &str| stage.context.get(key).map(|it| value_of(stage, it)).transpose();
-    let found = find_value(key, get)
+    let mut found = find_value(key, get)
         .and_then(|found| found.map(|it| value_of(stage, &it).map(Cow::into_owned)).transpose())?;
+    let too_large = |bytes: u64| {
+        let message = format!("stdin_source: the value of `{key}` is too large");
+        failed(format!("{message}: {bytes} bytes (limit {MAX_STDIN})"))
+    };
+    if let Some(value) = &mut found {
+        read_all_inner(value, &*stage.store, MAX_STDIN).map_err(|error| match error {
+            ReadError::TooLarge { bytes } => too_large(bytes),
+            error => crate::common::failed(&error),
+        })?;
+    }
     let text = match found {
         Some(Value::String(text)) => text,
         Some(value) => value.to_string(),
@@ -180,10 +190,8 @@ fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd>
             return Err(failed(format!("{message}; write it in an earlier stage")).into());
         }
     };
-    if text.len() > MAX_STDIN {
-        let message = format!("stdin_source: the value of `{key}` is too large");
-        let bytes = text.len();
-        return Err(failed(format!("{message}: {bytes} bytes (limit {MAX_STDIN})")).into());
+    if text.len() as u64 > MAX_STDIN {
+        return Err(too_large(text.len() as u64).into());
     }
     files.write(STDIN, &text)?;
     Ok(Some(files.path(STDIN)))

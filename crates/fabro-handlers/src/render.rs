@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_engine::{
-    Context, Mode, ReadError, RenderError, Stage, Store, TextTemplate, Vars, read_blob, reference,
+    Context, Mode, READ_LIMIT, ReadError, RenderError, Stage, Store, TextTemplate, Vars, read_blob,
+    reference,
 };
 use fabro_events::CreatedRun;
 use fabro_types::{BlobRef, Failure, FailureClass};
 use serde_json::Value;
 
-use crate::blobs::{local_path, read_inner};
+use crate::blobs::{local_path, read_all_inner};
 use crate::common::is_damage;
 
 /// The prompt of the stage's node, or its label when it has none.
@@ -26,7 +27,7 @@ pub(crate) fn render_prompt(stage: &Stage) -> Result<String, Failure> {
 pub(crate) fn render(stage: &Stage, text: &TextTemplate, mode: Mode) -> Result<String, Failure> {
     let vars = Arc::new(StageVars::of(stage));
     match text.template.render(Arc::clone(&vars) as Arc<dyn Vars>, mode) {
-        Err(error) if stage.run.dry_run && is_missing(&error) => Ok(text.text.to_string()),
+        Err(_) if vars.may_lack(stage) => Ok(text.text.to_string()),
         rendered => rendered.map_err(|error| vars.failed(&error)),
     }
 }
@@ -35,15 +36,9 @@ pub(crate) fn render(stage: &Stage, text: &TextTemplate, mode: Mode) -> Result<S
 pub(crate) fn render_value(stage: &Stage, text: &TextTemplate) -> Result<Value, Failure> {
     let vars = Arc::new(StageVars::of(stage));
     match text.template.value(Arc::clone(&vars) as Arc<dyn Vars>) {
-        Err(error) if stage.run.dry_run && is_missing(&error) => Ok(text.text.as_ref().into()),
+        Err(_) if vars.may_lack(stage) => Ok(text.text.as_ref().into()),
         value => value.map_err(|error| vars.failed(&error)),
     }
-}
-
-/// A value is missing that a dry run does not make: a context key, or one inside an input of a
-/// sub-workflow.
-fn is_missing(error: &RenderError) -> bool {
-    matches!(error, RenderError::MissingContext { .. } | RenderError::MissingInput { .. })
 }
 
 struct StageVars {
@@ -64,6 +59,12 @@ impl StageVars {
             run_dir: stage.run_dir.clone(),
             damage: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the values that no stage writes in a dry run are to blame for an error: a missing context key, or
+    /// what a filter makes of one.
+    fn may_lack(&self, stage: &Stage) -> bool {
+        stage.run.dry_run && !self.damage.load(Ordering::Relaxed)
     }
 
     fn failed(&self, error: &RenderError) -> Failure {
@@ -105,7 +106,7 @@ impl Vars for StageVars {
         };
         if read.is_array() || read.is_object() {
             // The results of branches hold references of their own.
-            read_inner(Arc::make_mut(&mut read), &*self.store)
+            read_all_inner(Arc::make_mut(&mut read), &*self.store, READ_LIMIT)
                 .map_err(|error| self.unreadable(&error))?;
         }
         Ok(Some(read))

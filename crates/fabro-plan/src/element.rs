@@ -47,7 +47,9 @@ impl TextTemplate {
 impl NodeSpec {
     /// Whether its prompt, its script or another of its templates reads one of these context keys.
     pub fn reads_context(&self, keys: &[String]) -> bool {
+        let stdin = self.command().and_then(|command| command.stdin.as_deref());
         self.templates().into_iter().any(|text| text.reads_context(keys))
+            || stdin.is_some_and(|read| is_in(read.strip_prefix("context.").unwrap_or(read), keys))
             || self
                 .parallel()
                 .and_then(|parallel| parallel.for_each.as_ref())
@@ -148,6 +150,8 @@ mod tests {
     fn prompts_scripts_and_inner_lists_read_the_element() {
         check("", false);
         check(r#"work [prompt="Do {{ context.file }}"]"#, true);
+        check(r#"work [script="cat", stdin_source="context.file.name"]"#, true);
+        check(r#"work [script="cat", stdin_source="command.output"]"#, false);
         check(r#"work [prompt="Do {{ context.file.name | upper }}"]"#, true);
         check(r#"work [prompt="Number {{ context.item_index }}"]"#, true);
         check(r#"work [prompt="Number {{ context.file_index }}"]"#, true);

@@ -98,7 +98,7 @@ fn reviewed(path: &Path, dir: &Path) -> Reviewed {
     };
     let (mut review, changes) = match settings_kind(path) {
         Some(kind) => (review_settings(&source, kind), Vec::new()),
-        None => workflow_review(path, dir, &source),
+        None => workflow_review(path, &source),
     };
     // The version of the format is no setting.
     review.findings.retain(|it| it.rule != "settings-version" || it.severity == Severity::Error);
@@ -117,8 +117,8 @@ const LOSSES: [&str; 7] = [
     "without-effect",
 ];
 
-fn workflow_review(path: &Path, dir: &Path, source: &str) -> (SettingsReview, Vec<Change>) {
-    let sources = FileSources::new(dir.join(path), home());
+fn workflow_review(path: &Path, source: &str) -> (SettingsReview, Vec<Change>) {
+    let sources = FileSources::new(path.to_owned(), home());
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let checked = fabro_validate::check(&name, source, &sources, None);
     let changes = changes(&checked);

@@ -123,7 +123,7 @@ fn the_first_failure_is_named_everywhere() {
     let project = Project::with(&[("w.fabro", source)]);
     let told = project.run(&["run", "w.fabro"]);
     assert!(told.starts_with("exit 1"), "{told}");
-    let listed = told.split("were not handled\n").nth(1).unwrap();
+    let listed = told.split("handles 3 failures\n").nth(1).unwrap();
     assert!(listed.trim_start().starts_with("f@1/y/y@1: exit code 5"), "{told}");
     assert!(told.contains(" f@1/y/y@1\nRun it again: "), "{told}");
     let inspected = project.run(&["inspect", "latest"]);

@@ -141,6 +141,15 @@ fn doctor_names_what_means_something_else() {
 }
 
 #[test]
+fn doctor_finds_the_files_of_workflows_in_another_directory() {
+    let workflow = "digraph W { start -> a -> exit; a [prompt=\"@prompts/a.md\"] }";
+    let project = Project::with(&[("x/w.fabro", workflow), ("x/prompts/a.md", "Do it.")]);
+    assert_eq!(project.exit(&["doctor", "--from-upstream", "x"]), 0);
+    assert_eq!(project.exit(&["doctor", "--from-upstream", "./x/"]), 0);
+    assert_eq!(project.exit(&["doctor", "--from-upstream"]), 0);
+}
+
+#[test]
 fn nothing_runs_without_the_isolation_it_asks_for() {
     for provider in ["docker", "daytona"] {
         let sandbox = format!("[run.sandbox]\nprovider = \"{provider}\"\n");

@@ -115,6 +115,21 @@ fn commands_route() {
 }
 
 #[test]
+fn large_values_inside_of_others_are_read_back() {
+    let hits = "'x' * 100 for n in range(1500)";
+    let source = format!(
+        r#"digraph {{ start -> l -> each -> hit -> join -> count -> say -> exit; l [script="printf '[1]'"]
+        each [shape=component, for_each="command.output"]; join [shape=tripleoctagon]
+        hit [language=python, output_schema=routing, script="import json; print(json.dumps({{'context_updates': {{'hits': [{hits}]}}}}))"]
+        count [language=python, stdin_source="parallel.results", script="import json, sys; print(len(json.load(sys.stdin)[0]['context_updates']['hits']))"]
+        say [env.N="{{{{ context.parallel.results[0].context_updates.hits | length }}}}", script="echo $N {{{{ context.command.output }}}}"] }}"#
+    );
+    let scene = Scene::new(&source).local();
+    scene.drive().unwrap();
+    assert_eq!(scene.value("command.output"), "1500 1500");
+}
+
+#[test]
 fn a_secret_behind_an_escape_is_redacted_in_the_output_of_a_command() {
     let source = r#"digraph { start -> a -> b -> exit
         a [script=keys, output_schema="{}"]

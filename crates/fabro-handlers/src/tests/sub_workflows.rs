@@ -610,7 +610,7 @@ fn a_stop_condition_that_cannot_be_decided_is_told_once() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    sub warns (stop_condition) manager.stop_condition cannot be decided: `found` cannot be read: its 16777217 bytes are more than the 16 MB that are read back
+    sub warns (stop_condition) manager.stop_condition cannot be decided: `found` cannot be read: the value is too large: 16777217 bytes (limit 16 MB)
     003 sub@1 succeeded -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
