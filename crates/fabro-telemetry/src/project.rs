@@ -167,6 +167,9 @@ impl<'a> RunSpans<'a> {
         let Some(open) = self.find(key) else { return };
         open.span.end_time_unix_nano = nanoseconds(ms);
         open.span.status = status;
+        // A run that was retried ends again, and keys are unique.
+        let is_old = |known: &Attribute| !attributes.iter().any(|new| new.key == known.key);
+        open.span.attributes.retain(is_old);
         open.span.attributes.extend(attributes);
         open.is_ended = true;
     }
@@ -496,7 +499,7 @@ fn usage_attributes(usage: &Usage) -> Vec<Attribute> {
 #[cfg(test)]
 mod tests {
     use fabro_events::Entry;
-    use fabro_types::FailureClass;
+    use fabro_types::{FailureClass, Status};
 
     use super::*;
 
@@ -565,6 +568,34 @@ mod tests {
             format!("{} {times} [{status}] {}", span["name"], attributes.join(" "))
         };
         chats.map(line).collect()
+    }
+
+    #[test]
+    fn a_run_that_ends_twice_has_one_value_for_each_attribute() {
+        let usage = Usage { model: Some("m".to_owned()), turns: 1, ..Usage::default() };
+        let ended = |status| EventBody::RunCompleted {
+            status,
+            usage: usage.clone(),
+            artifact_count: 0,
+            unhandled: Vec::new(),
+            overridden: Vec::new(),
+        };
+        let log = [
+            event(1, EventBody::RunStarted {}),
+            event(2, ended(Status::PartiallySucceeded)),
+            event(3, ended(Status::Succeeded)),
+        ];
+        let export = trace(log[0].run_id, &[&log], &Contents::Omitted);
+        let export = serde_json::to_value(&export).unwrap();
+        let run = &export["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+        let attributes = run["attributes"].as_array().unwrap();
+        let mut keys: Vec<_> = attributes.iter().map(|it| it["key"].as_str().unwrap()).collect();
+        let status = attributes.iter().find(|it| it["key"] == names::STATUS).unwrap();
+        assert_eq!(status["value"]["stringValue"], "succeeded");
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
     }
 
     #[test]
