@@ -206,9 +206,11 @@ impl Machine {
         Ok(first.map(|open| open.stage.failure.clone()))
     }
 
-    /// The effective `on_failure` of a node.
+    /// The effective `on_failure` of a node. The failure of a goal gate is a success only if the node itself says so.
     pub(crate) fn on_failure(&self, node: &NodeSpec) -> OnFailure {
-        node.on_failure.or(self.plan.graph().on_failure).unwrap_or(OnFailure::Route)
+        let of_graph = self.plan.graph().on_failure;
+        let of_graph = of_graph.filter(|it| *it != OnFailure::Succeed || !node.goal_gate);
+        node.on_failure.or(of_graph).unwrap_or(OnFailure::Route)
     }
 
     /// Whether the last stage failed with `on_failure=exit`, which takes no plain edge.

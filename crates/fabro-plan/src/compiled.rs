@@ -108,9 +108,17 @@ impl Compiler<'_> {
         if let Some(known) = self.compiled.conditions.get(&TextPlace::of(attr)) {
             return known.clone();
         }
+        let known = self.findings.len();
         let condition = match self.constant_condition(attr) {
             Ok(condition) => Some(Arc::new(condition)),
-            Err(error) => {
+            // A template that reads the context has an error of its own.
+            Err(_) if self.findings.len() > known => None,
+            Err(mut error) => {
+                if attr.value.as_text().trim_start().starts_with("{{") {
+                    error = error.with_fix(
+                        "a context key stands on the left, without braces; an input on the right: context.KEY = {{ inputs.NAME }}",
+                    );
+                }
                 self.report("condition-syntax", attr, &error);
                 None
             }
@@ -183,8 +191,12 @@ impl Compiler<'_> {
                 "`context.{key}` is read in `{}`, which is settled when the run is created",
                 attr.written
             );
-            let error = SyntaxError::new(message, read.span)
-                .with_fix("read an input instead: {{ inputs.NAME }}");
+            let error = SyntaxError::new(message, read.span);
+            let error = match &*attr.name {
+                "condition" | "manager.stop_condition" => error
+                    .with_fix(format!("conditions read the context by keys without braces: {key}")),
+                _ => error.with_fix("read an input instead: {{ inputs.NAME }}"),
+            };
             self.report(CONSTANT, attr, &error);
         }
         is_constant

@@ -77,13 +77,19 @@ pub const FIELDS: [&str; 5] =
 /// [`FIELDS`]; `None` when there is none, not even one that does not parse. A field of the wrong type is left
 /// out with a warning, the others still count. A key written twice counts as written last.
 pub fn extract(text: &str) -> Option<Extracted> {
-    let DirectivesObject { object, unreadable } = directives_object(text);
+    let DirectivesObject { object, unreadable, overruled } = directives_object(text);
     let (span, object) = match object {
         Some(found) => found,
         None if unreadable.is_some() => (0..0, Value::Null),
         None => return None,
     };
-    let (directives, warnings) = Directives::read(object);
+    let (directives, mut warnings) = Directives::read(object);
+    if let Some(line) = overruled {
+        let message = format!(
+            "line {line} states a failure, but a later object has no `outcome`: only the last one counts"
+        );
+        warnings.push(Warning { field: "outcome", message });
+    }
     Some(Extracted { directives, warnings, span, unreadable })
 }
 
@@ -95,6 +101,8 @@ pub struct DirectivesObject {
     /// The last object that does not parse, if it is the only one or comes later; or earlier, if it has the
     /// key `outcome` and no object after it has.
     pub unreadable: Option<Unreadable>,
+    /// The line, from 1, of an earlier object that states a failure, where the last one states no outcome.
+    pub overruled: Option<usize>,
 }
 
 /// The bits that mark the keys of an object: `outcome`, and the other fields.
@@ -122,6 +130,7 @@ impl Candidate {
 pub fn directives_object(text: &str) -> DirectivesObject {
     let mut found = None;
     let mut unreadable = None;
+    let mut overruled = None;
     // The last candidate with an outcome was seen.
     let mut is_settled = false;
     for candidate in directive_candidates(text).into_iter().rev() {
@@ -132,6 +141,9 @@ pub fn directives_object(text: &str) -> DirectivesObject {
         match parse_object(text, &candidate, parse_json) {
             Ok(object) if FIELDS.iter().any(|field| object.get(field).is_some()) => {
                 states_outcome = object.get("outcome").is_some() || status(&object).is_some();
+                if found.is_some() && !is_settled && states_failure(&object) {
+                    overruled = Some(line_and_column(text, candidate.range.start).0);
+                }
                 found.get_or_insert((candidate.range, object));
             }
             Err(broken)
@@ -149,7 +161,12 @@ pub fn directives_object(text: &str) -> DirectivesObject {
         let (line, column) = line_and_column(text, broken.at);
         Unreadable { states_outcome, line, column, message: broken.message, start }
     });
-    DirectivesObject { object: found, unreadable }
+    DirectivesObject { object: found, unreadable, overruled }
+}
+
+fn states_failure(object: &Value) -> bool {
+    let word = object.get("outcome").and_then(Value::as_str).and_then(Status::parse);
+    word.or_else(|| status(object)) == Some(Status::Failed)
 }
 
 /// The `status` of an object, which is read where it has no `outcome`.

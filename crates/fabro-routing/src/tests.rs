@@ -395,3 +395,18 @@ proptest! {
         let _ = extract(&text);
     }
 }
+
+#[test]
+fn a_failure_that_a_later_object_leaves_out_is_told() {
+    let warned = |text: &str| {
+        let found = extract(text).unwrap();
+        found.warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>().join("; ")
+    };
+    insta::assert_snapshot!(warned("{\"outcome\":\"failed\"}\n{\"context_updates\":{\"a\":1}}"), @"line 1 states a failure, but a later object has no `outcome`: only the last one counts");
+    assert_eq!(warned("{\"outcome\":\"failed\"} {\"outcome\":\"succeeded\"}"), "");
+    assert_eq!(
+        warned("{\"outcome\":\"failed\"} {\"outcome\":\"success\"} {\"context_updates\":{}}"),
+        ""
+    );
+    assert_eq!(warned("{\"outcome\":\"done\"} {\"context_updates\":{}}"), "");
+}

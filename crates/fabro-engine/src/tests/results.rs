@@ -196,6 +196,14 @@ fn workflows_that_must_not_succeed() {
         (r#"start -> a; a -> exit [condition="outcome=failed"]; a [on_failure=exit]"#, ""),
         ("start -> p -> a -> j -> exit; p -> b -> j; graph [on_failure=exit]", "a: 1; b: 1"),
         ("start -> x -> a -> exit; a [on_failure=succeed]", "x: 1; a: 1"),
+        // Goal gates ignore the graph's policy.
+        ("start -> a -> exit; a [goal_gate=true]; graph [on_failure=succeed]", ""),
+        ("start -> a -> exit; a [goal_gate=true]; graph [on_failure=succeed]", "a: no"),
+        (
+            "start -> p -> a -> j -> exit; p -> b -> j; a [goal_gate=true]; graph [on_failure=succeed]",
+            "",
+        ),
+        ("start -> a -> b -> exit; a [goal_gate=true]; graph [on_failure=continue]", ""),
     ] {
         let status = status(body, answers);
         assert_ne!(status, RunStatus::Succeeded, "{body} | {answers}");

@@ -174,12 +174,15 @@ impl Reply {
     /// outcome, which is then unknown, and otherwise a notice.
     fn directives(&self, notices: &mut Vec<EventBody>) -> Result<Option<Value>, String> {
         let files = self.contents().iter().map(|file| {
-            let DirectivesObject { object, unreadable } = directives_object(&file.text);
-            let unreadable = unreadable.filter(|_| file.is_for_directives());
-            (&*file.name, DirectivesObject { object, unreadable })
+            let mut found = directives_object(&file.text);
+            found.unreadable = found.unreadable.filter(|_| file.is_for_directives());
+            (&*file.name, found)
         });
         let answer = std::iter::once_with(|| ("the answer", directives_object(&self.text)));
-        for (source, DirectivesObject { object, unreadable }) in answer.chain(files) {
+        for (source, DirectivesObject { object, unreadable, overruled }) in answer.chain(files) {
+            if let Some(line) = overruled {
+                notices.push(warning(overruled_failure(source, line)));
+            }
             let object = object.map(|(_, object)| object);
             let Some(unreadable) = unreadable else {
                 if object.is_some() {
@@ -217,6 +220,13 @@ impl Reply {
 
 fn warning(message: String) -> EventBody {
     EventBody::AgentWarning { kind: "directive".to_owned(), message, window: None }
+}
+
+/// The message for a failure that the last object of a text does not repeat.
+fn overruled_failure(source: &str, line: usize) -> String {
+    format!(
+        "line {line} of {source} states a failure, but a later object has no `outcome`: only the last one counts"
+    )
 }
 
 /// The message for a directives object that does not parse, with line and column.

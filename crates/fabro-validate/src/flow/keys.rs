@@ -37,6 +37,13 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
             Some(fix) => Need::Impossible { why: "only keys below it are written".to_owned(), fix },
             None => Need::Stage(Writer::Updates),
         },
+        "inputs" => Need::Impossible {
+            why: "conditions read the context; an input stands on the right of an operator"
+                .to_owned(),
+            fix: format!(
+                "compare a key with {{{{ {key} }}}}, or let a command print the input (script=\"echo {{{{ {key} }}}}\") and read command.output"
+            ),
+        },
         "internal" => internal(workflow, key, rest, nearby),
         "graph" => of_graph(workflow, rest, nearby),
         "command" => {

@@ -114,7 +114,9 @@ impl<'a> Search<'_, 'a> {
 
     fn texts(&mut self) {
         let checking = self.checking;
-        for text in &checking.texts {
+        // What a condition reads in braces is an error, or an input.
+        let is_condition = |attr: &Attr| attr.name.ends_with("condition");
+        for text in checking.texts.iter().filter(|text| !is_condition(text.attr)) {
             let reads = text.template.reads().iter().filter(|read| !read.optional);
             let reads = reads.filter_map(|read| match &read.target {
                 ReadTarget::Context(key) => Some((key.as_str(), read.span)),
@@ -582,6 +584,29 @@ mod tests {
         1:160 warning: no stage writes `plan.result`: `plan` is a node, and keys do not begin with nodes
           at: context.plan.result
           fix: read `response.plan`
+        ");
+    }
+
+    #[test]
+    fn inputs_stand_on_the_right() {
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a [script=x]; a -> exit [condition="inputs.target=prod"]; a -> exit"#), @r#"
+        1:61 warning: no stage writes `inputs.target`: conditions read the context; an input stands on the right of an operator
+          at: inputs.target
+          fix: compare a key with {{ inputs.target }}, or let a command print the input (script="echo {{ inputs.target }}") and read command.output
+        "#);
+        let braces = r#"start -> a; a [script=x]; a -> exit [condition="{{ context.command.exit_code }} = 0"]; a -> exit"#;
+        for rule in ["unwritten-key", "condition-syntax"] {
+            assert_eq!(reported(rule, braces), "nothing");
+        }
+        insta::assert_snapshot!(reported("constant-template", braces), @r"
+        1:64 error: `context.command.exit_code` is read in `condition`, which is settled when the run is created
+          at: context.command.exit_code
+          fix: conditions read the context by keys without braces: command.exit_code
+        ");
+        insta::assert_snapshot!(reported("condition-syntax", r#"start -> a; a [script=x]; a -> exit [condition="{{ inputs.target }} = prod"]; a -> exit"#), @r"
+        1:61 error: expected a condition, found `{`
+          at: {
+          fix: a context key stands on the left, without braces; an input on the right: context.KEY = {{ inputs.NAME }}
         ");
     }
 

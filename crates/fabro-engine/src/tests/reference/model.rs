@@ -128,7 +128,11 @@ impl<'g> Run<'g> {
 
     /// `on_failure` of the node, else of the graph, else the language's default.
     fn policy(&self, node: usize) -> OnFailure {
-        self.node(node).on_failure.or(self.graph.on_failure).unwrap_or(OnFailure::Route)
+        let node = self.node(node);
+        // Only a goal gate itself may say that its failure is a success.
+        let of_graph = self.graph.on_failure;
+        let of_graph = of_graph.filter(|it| *it != OnFailure::Succeed || !node.goal_gate);
+        node.on_failure.or(of_graph).unwrap_or(OnFailure::Route)
     }
 
     fn may_enter(&self, node: usize) -> bool {
