@@ -184,10 +184,33 @@ pub fn check_named_file(path: &Path, workflow: &Path) -> Result<(), ConfigError>
     if let Some(foreign) = found().find(|it| !is_own(it) && it.uid() != by.uid()) {
         return Err(ConfigError::Owner { path: path.to_owned(), owner: foreign.uid() });
     }
+    let is_foreign = |link: &Metadata| !is_own(link) && link.uid() != by.uid();
+    if let Some((link, owner)) = foreign_link(path, &is_foreign, MAX_LINKS) {
+        return Err(ConfigError::Owner { path: link, owner });
+    }
     if found().any(|it| others_may_write(path, it)) && !others_may_write(workflow, &by) {
         return Err(ConfigError::Writable(path.to_owned()));
     }
     check_link(path, project_root(workflow.parent().unwrap_or(workflow)))
+}
+
+/// The first link in a path, or in the path that it leads to, which belongs to a third user; with its owner.
+fn foreign_link(
+    path: &Path,
+    is_foreign: &dyn Fn(&Metadata) -> bool,
+    left: usize,
+) -> Option<(PathBuf, u32)> {
+    let left = left.checked_sub(1)?;
+    let mut parts: Vec<&Path> = path.ancestors().collect();
+    parts.reverse();
+    parts.into_iter().find_map(|at| {
+        let found = fs::symlink_metadata(at).ok().filter(Metadata::is_symlink)?;
+        if is_foreign(&found) {
+            return Some((at.to_owned(), found.uid()));
+        }
+        let target = at.parent()?.join(fs::read_link(at).ok()?);
+        foreign_link(&target, is_foreign, left)
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,9 @@ use crate::sources::{Sources, join_path};
 /// How deep files include each other.
 const MAX_DEPTH: usize = 16;
 
+/// How many files one prompt includes, those in others counted again.
+const MAX_FILES: usize = 1_000;
+
 /// The largest prompt with all that it includes, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
@@ -38,7 +41,7 @@ pub(crate) fn with_includes(
     if !text.contains("include") || !text.contains("{%") {
         return Ok(None);
     }
-    expanded(text, path, sources, MAX_DEPTH).map(Some)
+    expanded(text, path, sources, (MAX_DEPTH, &mut { MAX_FILES })).map(Some)
 }
 
 /// The text with nothing in the place of includes.
@@ -50,7 +53,13 @@ pub(crate) fn without_includes(text: &str) -> String {
     INCLUDE.replace_all(text, kept).into_owned()
 }
 
-fn expanded(text: &str, path: &str, sources: &dyn Sources, depth: usize) -> Result<String, String> {
+/// The numbers are how deep files may still include each other, and how many may be included.
+fn expanded(
+    text: &str,
+    path: &str,
+    sources: &dyn Sources,
+    (depth, files): (usize, &mut usize),
+) -> Result<String, String> {
     let folder = path.rfind('/').map_or("", |slash| &path[..=slash]);
     let mut out = String::new();
     let mut done = 0;
@@ -59,7 +68,7 @@ fn expanded(text: &str, path: &str, sources: &dyn Sources, depth: usize) -> Resu
         let whole = found.get_match();
         out.push_str(&text[done..whole.start()]);
         done = whole.end();
-        out.push_str(&included(&found, folder, name.as_str(), sources, depth)?);
+        out.push_str(&included(&found, folder, name.as_str(), sources, (depth, files))?);
         if out.len() > MAX_BYTES {
             return Err(format!("the text and what it includes have more than {MAX_BYTES} bytes"));
         }
@@ -73,17 +82,25 @@ fn included(
     folder: &str,
     name: &str,
     sources: &dyn Sources,
-    depth: usize,
+    (depth, files): (usize, &mut usize),
 ) -> Result<String, String> {
     let path = join_path(folder, name);
     if path.starts_with(['/', '\\', '~']) || path.starts_with("..") || path.get(1..2) == Some(":") {
         return Err(format!("`{name}` is outside of the workflow's folder"));
     }
+    // Other attributes find such a path in the project's `.fabro`.
+    if path.split('/').next() == Some("fabro") {
+        let why = "begins with `fabro/`, which may be outside of the workflow's folder";
+        return Err(format!("`{name}` {why}"));
+    }
+    *files = files
+        .checked_sub(1)
+        .ok_or_else(|| format!("the text includes more than {MAX_FILES} files"))?;
     let depth = depth.checked_sub(1);
     let depth =
         depth.ok_or_else(|| format!("files include each other more than {MAX_DEPTH} deep"))?;
     match sources.read(&path) {
-        Ok(text) => expanded(&text, &path, sources, depth),
+        Ok(text) => expanded(&text, &path, sources, (depth, files)),
         Err(_) if found.name("optional").is_some() => Ok(String::new()),
         Err(reason) => Err(format!("`{path}`: {reason}")),
     }
@@ -129,6 +146,20 @@ mod tests {
             "",
             "error: `/etc/passwd` is outside of the workflow's folder",
         );
+        check(
+            "{% include 'fabro/x.md' %}",
+            "",
+            "error: `fabro/x.md` begins with `fabro/`, which may be outside of the workflow's folder",
+        );
+        let twice = "{%- include 'wide.md' -%}{%- include 'wide.md' -%}";
+        let wide = MemorySources([("wide.md".to_owned(), twice.to_owned())].into());
+        let found = with_includes(twice, "", &wide);
+        assert_eq!(found.unwrap_err(), "files include each other more than 16 deep");
+        let files = (0..12)
+            .map(|n| (format!("{n}.md"), format!("{{%- include '{}.md' -%}}", n + 1).repeat(8)));
+        let wide = MemorySources(files.chain([("12.md".to_owned(), String::new())]).collect());
+        let found = with_includes("{% include '0.md' %}", "", &wide);
+        assert_eq!(found.unwrap_err(), "the text includes more than 1000 files");
         check("{% include 'loop.md' %}", "", "error: files include each other more than 16 deep");
         let text = "{# {% include 'b' %} #} {% raw %}{% include 'b' %}{% endraw %} {% include name %} include";
         check(text, "", text);

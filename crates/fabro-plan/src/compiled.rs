@@ -28,8 +28,11 @@ pub(crate) const CONSTANT: &str = "constant-template";
 /// stylesheet or any other file with blocks such as `{% if … %}`.
 pub fn is_jinja(attr: &Attr, text: &str) -> bool {
     let is_template = |file: &str| Path::new(file).extension().is_some_and(|end| end == "j2");
-    let takes_blocks =
-        || attr.file.is_some() || matches!(&*attr.name, "prompt" | "model_stylesheet");
+    // The values of a whole template are not quoted, as those in a script must be.
+    let is_script = || attr.name == "script";
+    let takes_blocks = || {
+        attr.file.is_some() && !is_script() || matches!(&*attr.name, "prompt" | "model_stylesheet")
+    };
     attr.file.as_deref().is_some_and(is_template) || takes_blocks() && Template::has_blocks(text)
 }
 
@@ -228,6 +231,14 @@ impl Compiler<'_> {
         if script.template.is_plain()
             || !self.compiled.scripts.insert((attr.span, mode == Mode::Python))
         {
+            return;
+        }
+        if script.template.is_jinja() {
+            let whole = Span::new(0, script.text.len());
+            let message = "a script cannot be a .j2 file with values: they would not be quoted";
+            let fix =
+                "write {{ … }} in a script without blocks, or pass values as env.NAME=\"{{ … }}\"";
+            self.report(SCRIPT_VALUE, attr, &SyntaxError::new(message, whole).with_fix(fix));
             return;
         }
         for error in script.template.misplaced(mode).iter().take(MAX_SCRIPT_VALUES) {

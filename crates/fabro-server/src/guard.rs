@@ -196,6 +196,9 @@ fn same_site(headers: &HeaderMap, method: &Method, uri: &Uri, host: &str) -> Res
             "send it from a page of this server, or from a program with Authorization: Bearer",
         )
     };
+    if headers.get_all(header::ORIGIN).iter().nth(1).is_some() {
+        return Err(refused("the request names several origins".to_owned()));
+    }
     if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
         let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));

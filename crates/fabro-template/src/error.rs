@@ -59,7 +59,7 @@ pub enum RenderError {
     NulInScript,
     /// A template file was to become a script.
     #[error(
-        "a .j2 file cannot become a shell script, for its values would not be quoted; write the script in the workflow"
+        "a file with blocks of Jinja, or a .j2 file, cannot be a script: its values would not be quoted"
     )]
     JinjaScript,
     /// A filter, an operator or a call failed.

@@ -174,6 +174,11 @@ impl Template {
         })
     }
 
+    /// Whether it is a template of the whole of Jinja with values in it: it cannot be rendered as a script.
+    pub fn is_jinja(&self) -> bool {
+        matches!(self.body, Body::Jinja { .. }) && !self.is_plain()
+    }
+
     /// The text with its values.
     ///
     /// # Errors

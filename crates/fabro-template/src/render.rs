@@ -97,7 +97,7 @@ pub(crate) fn jinja(
     environment: &Environment<'static>,
     root: &Arc<Root>,
 ) -> Result<String, RenderError> {
-    if root.mode == Mode::Shell {
+    if !matches!(root.mode, Mode::Text | Mode::Prompt) {
         return Err(RenderError::JinjaScript);
     }
     let mut out = Limited::default();

@@ -4,7 +4,7 @@ use fabro_graph::{
     Attr, Diagnostic, NodeKind, Origin, Sources, Value, Workflow, expand_imports, resolve_files,
 };
 use fabro_plan::{Constants, attribute_error, is_jinja};
-use fabro_stylesheet::{Stylesheet, Subject};
+use fabro_stylesheet::{StyleRule, Stylesheet, Subject};
 use fabro_template::{ReadTarget, Template};
 use fabro_types::{Span, SyntaxError};
 
@@ -66,7 +66,16 @@ fn parse_stylesheet(attr: &Attr, constants: Option<&Constants>) -> Result<Styles
     // Places in the rendered text are not in the file.
     let at_whole = |message: String| SyntaxError::new(message, Span::new(0, text.len()));
     let rendered = constants.render(&template).map_err(at_whole)?;
-    Stylesheet::parse(&rendered).map_err(|error| at_whole(format!("rendered: {}", error.message)))
+    let parsed = Stylesheet::parse(&rendered);
+    let parsed = parsed.map_err(|error| at_whole(format!("rendered: {}", error.message)))?;
+    // An input may be text of a model: it must not choose what runs on this machine.
+    let sets_backend =
+        |rule: &StyleRule| rule.declarations.iter().any(|it| it.property == "backend");
+    if !template.reads().is_empty() && parsed.rules().iter().any(sets_backend) {
+        let error = at_whole("a stylesheet that reads inputs cannot set `backend`".to_owned());
+        return Err(error.with_fix("write backend=… on the nodes"));
+    }
+    Ok(parsed)
 }
 
 /// Whether a stylesheet is rendered before it is parsed.
@@ -128,6 +137,7 @@ mod tests {
         assert_eq!(model(choice, Some(json!({"fast": true}))), "small");
         assert_eq!(model(choice, Some(json!({}))), "large");
         insta::assert_snapshot!(model(read, Some(json!({}))), @"none; undefined-input: the input `model` is not given");
+        insta::assert_snapshot!(model(read, Some(json!({"model": "m; backend: cli"}))), @"none; stylesheet-syntax: a stylesheet that reads inputs cannot set `backend`");
         insta::assert_snapshot!(model("* { model: {{ context.m }}; }", None), @"none; constant-template: `context.m` is read in `model_stylesheet`, which is settled when the run is created");
         insta::assert_snapshot!(model("{% if goal %}* { model: x; }", None), @"none; template-syntax: unexpected end of input, expected end of block");
         insta::assert_snapshot!(model("{% set x = 1 %}* { model x; }", None), @"none; stylesheet-syntax: rendered: expected `:`, found `x`");

@@ -85,7 +85,7 @@ const RULES: &[Rule] = &[
     rule("stdin-template", Warning, "`stdin_source` names a context key, and is not a template"),
     rule("stylesheet-syntax", Error, "the model stylesheet parses"),
     rule("target-node", Error, "retry targets are nodes of the workflow, default choices options of their gate"),
-    rule("template-block", Warning, "blocks such as `{% if … %}` stand in prompts, stylesheets or files, where they are expanded"),
+    rule("template-block", Warning, "blocks such as `{% if … %}` stand in prompts and stylesheets, where they are expanded"),
     rule("template-root", Warning, "templates begin with `goal`, `inputs` or `context`"),
     rule("template-syntax", Error, "templates in goal, prompts and scripts parse, and a goal reads inputs only"),
     rule("thread-without-full", Warning, "a thread is named where fidelity=full continues it"),

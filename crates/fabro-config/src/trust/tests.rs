@@ -47,6 +47,18 @@ fn files_and_links_of_other_users_are_refused() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
+    // A link in the middle of the path of a named file decides which file it is.
+    let [workflow, own, lib] = ["w.fabro", "own", "lib"].map(|name| dir.path().join(name));
+    fs::write(&workflow, "").unwrap();
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("x.sh"), "").unwrap();
+    symlink(&own, &lib).unwrap();
+    check_named_file(&lib.join("x.sh"), &workflow).unwrap();
+    lchown(&lib, Some(12345), None).unwrap();
+    let refused = check_named_file(&lib.join("x.sh"), &workflow);
+    assert!(matches!(refused, Err(ConfigError::Owner { owner: 12345, .. })));
+    symlink(&lib, dir.path().join("way")).unwrap();
+    assert!(check_named_file(&dir.path().join("way/x.sh"), &workflow).is_err());
     let check = |path: &Path| check_owner(path, dir.path());
     let file = dir.path().join("fabro.toml");
     let link = dir.path().join("run.toml");

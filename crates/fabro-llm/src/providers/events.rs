@@ -105,12 +105,15 @@ impl EventError {
     }
 }
 
+/// More tokens than a request can have: what a server claims beyond it would overflow sums.
+pub(super) const MAX_TOKENS: u64 = 1 << 40;
+
 /// A count of tokens, if it is there.
 pub(super) fn set_count(field: &mut u64, value: &Value) {
     // Some servers write counts as `12.0`.
     let text = value.as_f64().map(|count| format!("{count:.0}"));
     if let Some(count) = value.as_u64().or_else(|| text?.parse().ok()) {
-        *field = count;
+        *field = count.min(MAX_TOKENS);
     }
 }
 

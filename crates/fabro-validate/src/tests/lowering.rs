@@ -35,10 +35,20 @@ mod condition_syntax {
 }
 
 mod script_value {
-    use crate::tests::support::reported;
+    use crate::tests::support::{reported, reported_with};
 
     #[test]
     fn values_that_would_be_code_are_refused() {
+        insta::assert_snapshot!(reported_with("script-value", r#"start -> a -> exit; a [language=python, script="@a.j2"]"#, &[("a.j2", "x = '{{ inputs.x }}'")], None), @r#"
+        1:60 error: a.j2, line 1: a script cannot be a .j2 file with values: they would not be quoted
+          at: "@a.j2"
+          fix: write {{ … }} in a script without blocks, or pass values as env.NAME="{{ … }}"
+        "#);
+        insta::assert_snapshot!(reported_with("template-block", r#"start -> a -> exit; a [language=python, script="@a.py"]"#, &[("a.py", "{% if goal %}x = '{{ inputs.x }}'{% endif %}")], None), @r#"
+        1:60 warning: `{% if goal %}` is not expanded in `script`: blocks work in prompts, stylesheets and other texts from files
+          at: "@a.py"
+          fix: pass the value as env.NAME="{{ … }}", and use `if` or `for` of the script's own language
+        "#);
         insta::assert_snapshot!(reported("script-value", r#"start; exit; node [shape=parallelogram, script="echo $((\"{{ goal }}\"))"]; start -> a -> b -> exit"#), @r#"
         1:71 error: `goal` cannot stand in arithmetic, which shells evaluate
           at: {{ goal }}

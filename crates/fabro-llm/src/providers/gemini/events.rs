@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::unsent_id;
 use crate::providers::event_reader::{EventReader, Progress};
-use crate::providers::events::{Event, EventError, FinishReason, set_count};
+use crate::providers::events::{Event, EventError, FinishReason, MAX_TOKENS, set_count};
 use crate::providers::turn::Turn;
 
 /// Reads one stream of events.
@@ -85,7 +85,7 @@ fn add_part(part: &Value, turn: &mut Turn) {
 }
 
 fn add_usage(usage: &Value, turn: &mut Turn) {
-    let count = |key: &str| usage[key].as_u64().unwrap_or(0);
+    let count = |key: &str| usage[key].as_u64().unwrap_or(0).min(MAX_TOKENS);
     if usage.is_object() {
         turn.tokens.input =
             count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount"));
