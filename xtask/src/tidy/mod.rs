@@ -17,6 +17,7 @@ pub(crate) mod layers;
 mod manifests;
 mod modules;
 mod purity;
+mod size;
 mod source;
 mod style;
 
@@ -77,6 +78,7 @@ const CHECKS: &[Check] = &[
     documents::links,
     circles::import_circles,
     control_files::names_come_from_the_table,
+    size::production_lines,
     style::file_lengths,
     style::tuple_lets,
     style::option_advice,
@@ -93,7 +95,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     if errors > 0 {
         bail!("{errors} rules of the workspace are broken (see CONTRIBUTING.md)");
     }
-    say(&format!("tidy: {} rules hold for {} packages", CHECKS.len(), workspace.packages.len()));
+    let packages = workspace.packages.len();
+    let size = size::summary(&workspace);
+    say(&format!("tidy: {} rules hold for {packages} packages; {size}", CHECKS.len()));
     Ok(())
 }
 

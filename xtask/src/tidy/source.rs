@@ -74,6 +74,10 @@ fn flatten(stream: TokenStream, out: &mut Vec<Token>) {
     // `#[cfg(test)]` applies to the end of its item: a `;` or a block.
     let mut in_test_item = false;
     while let Some(tree) = trees.next() {
+        if is_punct(&tree, '#') && is_inner_doc(trees.clone()) {
+            trees.by_ref().take(2).for_each(drop);
+            continue;
+        }
         if is_punct(&tree, '#')
             && let Some(TokenTree::Group(attribute)) = trees.peek()
             && (is_cfg_test(attribute) || is_doc(attribute))
@@ -113,6 +117,12 @@ fn is_punct(tree: &TokenTree, mark: char) -> bool {
     matches!(tree, TokenTree::Punct(punct) if punct.as_char() == mark)
 }
 
+/// Whether `![doc = …]` follows, which is a `//!`.
+fn is_inner_doc(mut trees: impl Iterator<Item = TokenTree>) -> bool {
+    trees.next().is_some_and(|tree| is_punct(&tree, '!'))
+        && matches!(trees.next(), Some(TokenTree::Group(attribute)) if is_doc(&attribute))
+}
+
 fn is_doc(attribute: &Group) -> bool {
     matches!(attribute.stream().into_iter().next(), Some(TokenTree::Ident(it)) if it == "doc")
 }
@@ -137,6 +147,7 @@ mod tests {
         check("#[cfg(test)] use a::b;\nfn a() {}", "fn a ( ) { }");
         check("#[cfg(not(test))] fn a() {}", "# [ cfg ( not ( test ) ) ] fn a ( ) { }");
         check("#![warn(x)]", "# ! [ warn ( x ) ]");
+        check("//! a\n//! b\nfn a() {}", "fn a ( ) { }");
         check("f!(#a)", "f ! ( # a )");
     }
 
