@@ -276,7 +276,7 @@ impl Reader {
         let is_asked = hook.get("blocking").and_then(Value::as_bool);
         if is_asked == Some(true) && event.is_after_call() {
             let message = format!(
-                "{called} is waited for, and its decision is ignored: the tool has run already"
+                "{called} runs after the tool, so it cannot block: its decision is ignored"
             );
             let value = node.get_ref().as_table().and_then(|table| table.get("blocking"));
             let at = span(value.unwrap_or(node).span());
@@ -387,7 +387,7 @@ mod tests {
         assert_snapshot!(check("event = 'stage_complete'\ncommand = 'x'\nblocking = true"), @"Error at true: the hook of `run.hooks` cannot block: `stage_complete` is sent when it has happened already (remove `blocking`: `run_start`, `stage_start` and `pre_tool_use` can block)");
         assert_snapshot!(check("event = 'post_tool_use'\ncommand = 'x'\nblocking = true"), @r#"
         {"event":"post_tool_use","script":"x","blocking":true,"on_error":"proceed"}
-        Warning at true: the hook of `run.hooks` is waited for, and its decision is ignored: the tool has run already (to forbid a call, use `pre_tool_use`)
+        Warning at true: the hook of `run.hooks` runs after the tool, so it cannot block: its decision is ignored (to forbid a call, use `pre_tool_use`)
         "#);
         assert_snapshot!(check("event = 'run_failed'\ncommand = 'x'\nmatcher = 'a'"), @"Error at 'a': the hook of `run.hooks` has a `matcher`, and `run_failed` has no node or tool (remove it)");
         assert_snapshot!(check("event = 'stage_start'\ncommand = 'x'\nmatcher = 'a('"), @r"Error at 'a(': the `matcher` of the hook of `run.hooks` is not a regular expression: unclosed group (correct it; `\` makes the next character literal)");

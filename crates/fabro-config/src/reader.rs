@@ -45,8 +45,8 @@ pub(crate) struct Reader {
     pub(crate) without_effect: Vec<(String, Span, &'static str)>,
     /// Values of settings that stand at another name, by the path of ours.
     pub(crate) moved: Vec<(Vec<String>, Value)>,
-    /// Tables of upstream that were read before the rest.
-    pub(crate) read_before: Vec<&'static str>,
+    /// Upstream tables that `upstream_tables` has read, which `table` skips.
+    pub(crate) consumed_tables: Vec<&'static str>,
     /// The names of the HTTP tools so far.
     pub(crate) tools: BTreeSet<String>,
     /// The URLs of the webhooks so far.
@@ -202,7 +202,7 @@ impl Reader {
             settings: Vec::new(),
             without_effect: Vec::new(),
             moved: Vec::new(),
-            read_before: Vec::new(),
+            consumed_tables: Vec::new(),
             tools: BTreeSet::new(),
             webhooks: BTreeSet::new(),
         }
@@ -228,7 +228,7 @@ impl Reader {
                 continue;
             }
             let key_pattern = join(pattern, key_name);
-            if self.read_before.contains(&&*key_pattern) {
+            if self.consumed_tables.contains(&&*key_pattern) {
                 continue;
             }
             match upstream(&key_pattern) {

@@ -31,7 +31,7 @@ const MODEL: Names = &[
     (&["costs", "cache_input_cost_per_mtok"], "models.NAME.cached_cost"),
 ];
 
-/// Settings of providers and models that are read in another way, or describe them.
+/// Keys that are handled separately, or only describe.
 const OTHER: &[&str] =
     &["credentials", "api_id", "display_name", "description", "family", "enabled"];
 
@@ -39,13 +39,13 @@ impl Reader {
     /// Reads the tables of upstream. The rest of the reader passes over them.
     pub(crate) fn upstream_tables(&mut self, root: &DeTable<'_>) {
         if self.environment(root) {
-            self.read_before.push("run.environment");
+            self.consumed_tables.push("run.environment");
         }
         let tables = [("providers", "llm.providers", PROVIDER), ("models", "llm.models", MODEL)];
         for (ours, theirs, names) in tables {
             let table = below(root, &["llm", ours]).and_then(|node| node.get_ref().as_table());
             let Some(table) = table.filter(|_| self.kind(names[0].1).is_some()) else { continue };
-            self.read_before.push(theirs);
+            self.consumed_tables.push(theirs);
             for (key, node) in entries(table) {
                 self.llm_entry((ours, theirs, names), key, node);
             }
@@ -85,7 +85,7 @@ impl Reader {
         let at = span(key.span());
         let Some(table) = self.as_table(&full, node) else { return };
         if table.get("enabled").and_then(|node| node.get_ref().as_bool()) == Some(false) {
-            return self.without_effect.push((full, at, "it is off"));
+            return self.without_effect.push((full, at, "disabled by `enabled = false`"));
         }
         let errors = self.errors;
         let mut section = Map::new();
@@ -133,7 +133,7 @@ impl Reader {
         values
     }
 
-    /// The environment variable in `["env:NAME", …]`; other stores of keys are upstream's.
+    /// The environment variable in `["env:NAME", …]`; other stores of credentials are not supported.
     fn credentials(&mut self, name: &str, node: &Node<'_>) -> Option<String> {
         let all = self.array(name, node);
         let variable =

@@ -287,9 +287,8 @@ impl Machine {
         cause.map(|stage| Box::new(Arc::unwrap_or_clone(stage)))
     }
 
-    /// The last failure before a node without outgoing edges, which is where its edge led to: such a node is how
-    /// people write that a failure ends the run. Before an exit, only a failure that led there counts: an earlier
-    /// one was handled.
+    /// The failure that led to a dead end, a usual way to end a run as failed. Before an exit only the stage that
+    /// led there counts: earlier failures were handled.
     pub(crate) fn dead_end_cause(&self, cursor: &Cursor) -> Option<Arc<StageFailure>> {
         let (last, _) = self.plan.node(&cursor.last.as_ref()?.node)?;
         let records = cursor.history.iter().rev();

@@ -9,7 +9,7 @@ use crate::sources::{Sources, join_path};
 /// How deep files include each other.
 const MAX_DEPTH: usize = 16;
 
-/// How many files one prompt includes, those in others counted again.
+/// Maximum number of included files per prompt. Nested and repeated includes count.
 const MAX_FILES: usize = 1_000;
 
 /// The largest prompt with all that it includes, in bytes.
@@ -44,7 +44,7 @@ pub(crate) fn with_includes(
     expanded(text, path, sources, (MAX_DEPTH, &mut { MAX_FILES })).map(Some)
 }
 
-/// The text with nothing in the place of includes.
+/// Removes all include tags.
 pub(crate) fn without_includes(text: &str) -> String {
     let kept = |found: &Captures<'_>| match found.name("before") {
         Some(_) => String::new(),
@@ -53,7 +53,7 @@ pub(crate) fn without_includes(text: &str) -> String {
     INCLUDE.replace_all(text, kept).into_owned()
 }
 
-/// The numbers are how deep files may still include each other, and how many may be included.
+/// `depth` and `files` are the remaining nesting depth and number of files.
 fn expanded(
     text: &str,
     path: &str,

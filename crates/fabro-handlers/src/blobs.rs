@@ -23,7 +23,10 @@ pub(crate) fn read_inner(value: &mut Value, blobs: &dyn BlobStore) -> Result<(),
     })
 }
 
-/// The same for all references, with at most `limit` bytes in all.
+/// Reads back the values that references in a value stand for.
+///
+/// # Errors
+/// They have more than `limit` bytes in all, or one cannot be read.
 pub(crate) fn read_all_inner(
     value: &mut Value,
     blobs: &dyn BlobStore,

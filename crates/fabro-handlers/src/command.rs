@@ -177,7 +177,7 @@ fn stdin(stage: &Stage, files: &StageFiles) -> Result<Option<PathBuf>, StageEnd>
     };
     if let Some(value) = &mut found {
         read_all_inner(value, &*stage.store, MAX_STDIN).map_err(|error| match error {
-            ReadError::TooLarge { bytes } => too_large(bytes),
+            ReadError::TooLarge { bytes } if bytes > MAX_STDIN => too_large(bytes),
             error => crate::common::failed(&error),
         })?;
     }

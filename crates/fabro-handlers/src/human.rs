@@ -312,7 +312,7 @@ impl Gate {
             // A person answers what was shown when the gate was asked, so it is not read again.
             show: match &stage.at.gate_show {
                 Some(show) => show.to_vec(),
-                None => shown(stage, &abouts(&choices, &edges))?,
+                None => shown(stage, &option_details(&choices, &edges))?,
             },
             run: Some(stage.run_id),
             question_type: human.map_or(QuestionType::MultipleChoice, |human| human.question_type),
@@ -593,7 +593,10 @@ fn option_label(stage: &Stage, edge: &EdgeSpec) -> Result<String, Failure> {
 }
 
 /// The options that say more than their label.
-fn abouts<'e>(options: &[GateOption], edges: &[&'e EdgeSpec]) -> Vec<(String, &'e [TextTemplate])> {
+fn option_details<'e>(
+    options: &[GateOption],
+    edges: &[&'e EdgeSpec],
+) -> Vec<(String, &'e [TextTemplate])> {
     let all = options.iter().zip(edges).filter(|(_, edge)| !edge.about.is_empty());
     all.map(|(option, edge)| (format!("[{}] {}", option.key, option.label), &*edge.about)).collect()
 }

@@ -163,13 +163,13 @@ impl Source {
             let is_joined = fan_out.is_some() && key == keys::PARALLEL_RESULTS;
             shows_key(key) && !is_joined && self.omissions.shows(key)
         };
-        // A context that is shared with a sub-workflow has what that wrote twice.
+        // With a shared context, `child.NODE` duplicates keys that are shown anyway.
         let shares = |key: &str| {
             let node = key.strip_prefix(keys::CHILD_PREFIX).and_then(|id| self.plan.node(id));
             let manager = node.and_then(|(ix, _)| self.plan.spec(ix).manager());
             manager.is_some_and(|manager| manager.inputs.is_empty())
         };
-        // The parent's preamble has what a sub-workflow begins with.
+        // The parent's preamble already has unchanged inherited keys.
         let is_inherited = |key: &str, value: &Arc<Value>| {
             self.run.parent.is_some() && self.run.context.get(key) == Some(value)
         };

@@ -61,8 +61,8 @@ impl StageVars {
         }
     }
 
-    /// Whether the values that no stage writes in a dry run are to blame for an error: a missing context key, or
-    /// what a filter makes of one.
+    /// Whether an error of a template is ignored: in a dry run any error is, because no stage has written values,
+    /// unless the store is damaged.
     fn may_lack(&self, stage: &Stage) -> bool {
         stage.run.dry_run && !self.damage.load(Ordering::Relaxed)
     }

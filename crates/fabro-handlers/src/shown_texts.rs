@@ -16,8 +16,10 @@ const MAX_SHOWN: usize = 16_000;
 /// The context key with the link that a gate with `review_target` shows.
 const REVIEW_TARGET: &str = "review_target";
 
-/// The longest label of such a link, in characters, and its longest URL, in bytes.
+/// The longest label of such a link, in characters.
 const MAX_LABEL: usize = 200;
+
+/// Its longest URL, in bytes.
 const MAX_URL: usize = 2048;
 
 /// The texts to display with the question. `options` are those that say more than their label.
@@ -95,7 +97,7 @@ fn review_target(stage: &Stage) -> Result<ShownText, Failure> {
     Ok(shown_text(None, None, &text, None))
 }
 
-/// Whether a URL leads to a host by HTTP, and has no user in it.
+/// Whether this is an HTTP(S) URL with a host and no credentials.
 fn is_link(url: &str) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());

@@ -331,8 +331,7 @@ impl Child {
             outcome.context_updates.insert(key, output);
         }
         if shares_context(stage)? {
-            let public =
-                written.into_iter().filter(|(key, _)| !is_private(key) && key != keys::LAST_STAGE);
+            let public = written.into_iter().filter(|(key, _)| !is_private(key));
             outcome.context_updates.extend(public);
         }
         outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
@@ -349,12 +348,12 @@ fn shares_context(stage: &Stage) -> Result<bool, StageEnd> {
 
 /// Keys that each run has for itself: those of the engine, of the graph, and the result of the last stage.
 fn is_private(key: &str) -> bool {
-    let own = [keys::CURRENT_NODE, keys::OUTCOME, keys::PREFERRED_LABEL];
+    let own = [keys::CURRENT_NODE, keys::LAST_STAGE, keys::OUTCOME, keys::PREFERRED_LABEL];
     let own_prefixes = [keys::INTERNAL_PREFIX, keys::GRAPH_PREFIX, "failure_"];
     own.contains(&key) || own_prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The final context of a child, without what it has from its parent as it was.
+/// The final context of a child, without keys inherited unchanged from its parent.
 fn written_keys(run: &RunState, events: &[Event]) -> ContextPatch {
     let initial = events.first().and_then(|event| match &event.entry.body {
         EventBody::RunCreated(created) => Some(&created.context),
@@ -496,7 +495,7 @@ pub(crate) async fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> 
     Ok(dirs)
 }
 
-/// What the child's context has from its parent: what happened there, and where the workflow is.
+/// The child's initial context: the parent's public keys if they share it, its preamble, and the workflow's location.
 async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch, StageEnd> {
     let mut context = ContextPatch::new();
     if shares_context(stage)? {
@@ -531,8 +530,7 @@ async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch,
     Ok(context)
 }
 
-/// Context keys as one value. A condition or a template that looks into it sees no references, except
-/// to large values.
+/// Merges context keys into one object, with blobs read back except large ones.
 fn one_value(context: &ContextPatch, blobs: &dyn BlobStore) -> Result<Value, ReadError> {
     let values = context.iter().map(|(key, value)| (key.clone(), Value::clone(value)));
     let mut all = Value::Object(values.collect());

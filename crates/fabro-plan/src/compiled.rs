@@ -119,7 +119,7 @@ impl Compiler<'_> {
             Err(mut error) => {
                 if attr.value.as_text().trim_start().starts_with("{{") {
                     error = error.with_fix(
-                        "a context key stands on the left, without braces; an input on the right: context.KEY = {{ inputs.NAME }}",
+                        "write the context key on the left without braces, the input on the right: context.KEY = {{ inputs.NAME }}",
                     );
                 }
                 self.report("condition-syntax", attr, &error);
@@ -196,8 +196,9 @@ impl Compiler<'_> {
             );
             let error = SyntaxError::new(message, read.span);
             let error = match &*attr.name {
-                "condition" | "manager.stop_condition" => error
-                    .with_fix(format!("conditions read the context by keys without braces: {key}")),
+                "condition" | "manager.stop_condition" => {
+                    error.with_fix(format!("write the context key without braces: {key}"))
+                }
                 _ => error.with_fix("read an input instead: {{ inputs.NAME }}"),
             };
             self.report(CONSTANT, attr, &error);

@@ -313,7 +313,7 @@ fn json_is_redacted_in_place() {
 }
 
 #[test]
-fn json_is_read_before_it_is_redacted() {
+fn json_is_consumed_tables_it_is_redacted() {
     let check = |text: &str, expect: &str| assert_eq!(redactor().redact_json(text), expect);
     check(
         r#" {"\u006eameless-one": [1.0, "in \u0037319\u00302\u0036\u0034"], "a": 73190264} "#,

@@ -211,7 +211,7 @@ pub(crate) fn kept(run_dir: &Path, warn: Warn) -> Warn {
     })
 }
 
-/// The hooks that are waited for: they may forbid something, or end what a call began.
+/// The blocking hooks: they can forbid something, or run before the output of a tool reaches the model.
 pub(crate) struct Blocking {
     hooks: Vec<Arc<Runner>>,
     about: About,
@@ -353,7 +353,8 @@ impl StageCalls {
         more.insert("tool_name".to_owned(), tool.into());
         more.insert("tool_call_id".to_owned(), call.id.into());
         more.insert("tool_input".to_owned(), Value::Object(call.arguments.clone()));
-        let id = format!("{}-{}-{}", self.run, self.since_seq, call.id);
+        let end = if event.is_after_call() { "-end" } else { "" };
+        let id = format!("{}-{}-{}{end}", self.run, self.since_seq, call.id);
         self.about.occasion(event, id, self.run, more)
     }
 }

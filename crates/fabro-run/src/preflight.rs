@@ -47,7 +47,7 @@ pub(crate) fn check(
     let findings = Preflight::new(&bundle.settings, work_dir, servers)?.findings(&subject)?;
     let mut warnings = warnings_of(bundle, findings)?;
     warnings.extend(unused_servers(&bundle.settings, plan, &reached));
-    warnings.extend(unseen_calls(&bundle.settings, plan, &reached));
+    warnings.extend(skipped_post_tool_hooks(&bundle.settings, plan, &reached));
     Ok(warnings)
 }
 
@@ -69,8 +69,12 @@ fn unused_servers(settings: &RunSettings, plan: &Plan, reached: &Reached) -> Opt
     })
 }
 
-/// Says that a hook waits for the end of tool calls, and that the workflow has agents that are other programs.
-fn unseen_calls(settings: &RunSettings, plan: &Plan, reached: &Reached) -> Option<String> {
+/// Warns if a blocking post-tool hook is combined with external agents.
+fn skipped_post_tool_hooks(
+    settings: &RunSettings,
+    plan: &Plan,
+    reached: &Reached,
+) -> Option<String> {
     let is_waiting = |hook: &&Hook| hook.blocking && hook.event.is_after_call();
     let hook = settings.hooks.iter().find(is_waiting)?;
     let mut agents = reached.keys().filter_map(|ix| plan.spec(*ix).agent());

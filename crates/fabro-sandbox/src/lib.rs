@@ -149,8 +149,8 @@ pub struct Request<'a> {
     pub env: Environment<'a>,
     /// Directories outside of `cwd` that it may read in a [`Sandbox`], which hides them otherwise.
     pub reads: &'a [PathBuf],
-    /// More such directories. Where files are copied to another side, those of these directories are copied only if
-    /// `source` and `script` name them: values in `script` may be text of a model.
+    /// Like `reads`, but a remote sandbox copies a file from these only if both `source` and `script` name it: values
+    /// in `script` may come from a model.
     pub script_reads: &'a [PathBuf],
     /// The script as its author wrote it, without the values in it; see `script_reads`.
     pub source: &'a str,

@@ -197,7 +197,7 @@ fn same_site(headers: &HeaderMap, method: &Method, uri: &Uri, host: &str) -> Res
         )
     };
     if headers.get_all(header::ORIGIN).iter().nth(1).is_some() {
-        return Err(refused("the request names several origins".to_owned()));
+        return Err(refused("the request has several Origin headers".to_owned()));
     }
     if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();

@@ -79,7 +79,7 @@ async fn check(
 fn nothing(_: &MemoryFiles) {}
 
 #[tokio::test]
-async fn what_was_read_before_a_crash_may_be_changed_after_it() {
+async fn what_was_consumed_tables_a_crash_may_be_changed_after_it() {
     check(&[read()], 2, nothing, ("one", DONE)).await;
     let write = call("write_file", json!({"file_path": "new.txt", "content": "mine"}));
     check(&[read(), write.clone(), edit("one", "two")], 6, nothing, ("two", DONE)).await;

@@ -1,4 +1,4 @@
-//! `fabro doctor --from-upstream`: what is lost of a project of upstream Fabro.
+//! `fabro doctor --from-upstream`: settings that are lost, and behavior that differs.
 
 mod changes;
 

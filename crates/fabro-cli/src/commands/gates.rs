@@ -190,7 +190,7 @@ async fn answer_one(gates: &[OpenGate], global: &Global) -> anyhow::Result<Exit>
     Ok(Exit::SUCCEEDED)
 }
 
-/// The question of a gate, with what it shows where the list above is not of it alone.
+/// The question of a gate. With `with_texts` it includes the `show` texts, because the list above has other gates too.
 fn question(gate: &Gate, with_texts: bool) -> Question {
     let left = gate.left_ms(now_ms()).map(Duration::from_millis);
     let shown = Question {

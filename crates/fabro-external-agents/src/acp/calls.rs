@@ -29,8 +29,8 @@ const SHELL_CHARS: &[char] = &['*', '?', '\n', '\r', '\0', '[', '{', '$', '`', '
 /// call does not change it.
 const WORK_DIR_KEY: &str = "cwd";
 
-/// How many texts of a call are looked at in other directories; a call that needs more is not covered.
-const MOST_ELSEWHERE: usize = 20_000;
+/// Limit on path resolutions for one call. A call that exceeds it is not covered.
+const MAX_RESOLVED_PATHS: usize = 20_000;
 
 /// What an agent has announced about a call before it asks for permission. Everything announced
 /// counts: a later update withdraws nothing.
@@ -162,7 +162,7 @@ impl AnnouncedCall {
             self.paths.iter().map(PathBuf::as_path).chain(texts).chain(dirs)
         };
         let is_relative = |dir: &PathBuf| {
-            // In one that another contains it may be meant from there.
+            // It may be relative to another working directory of the call.
             self.work_dirs.iter().any(|outer| files.root().join(outer).join(dir).is_dir())
         };
         if !self.work_dirs.iter().all(|dir| files.root().join(dir).is_dir() || is_relative(dir)) {
@@ -172,7 +172,7 @@ impl AnnouncedCall {
         let mut seen: BTreeSet<PathBuf> = files.root().canonicalize().into_iter().collect();
         let mut to_visit = vec![files.root().to_owned()];
         let mut all: Vec<PathBuf> = Vec::new();
-        let mut left = MOST_ELSEWHERE;
+        let mut left = MAX_RESOLVED_PATHS;
         while let Some(dir) = to_visit.pop() {
             for name in names() {
                 left = left.checked_sub(1)?;

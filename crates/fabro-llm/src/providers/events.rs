@@ -105,7 +105,7 @@ impl EventError {
     }
 }
 
-/// More tokens than a request can have: what a server claims beyond it would overflow sums.
+/// Upper bound for a reported token count; larger values could overflow sums.
 pub(super) const MAX_TOKENS: u64 = 1 << 40;
 
 /// A count of tokens, if it is there.

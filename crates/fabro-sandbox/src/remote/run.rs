@@ -318,7 +318,7 @@ impl Remote {
         let (Environment::Inherit(given) | Environment::Only(given)) = request.env;
         let mut files = BTreeMap::new();
         let of_author = self.shown_in(&root, request.source, request.script_reads, &|_| false).1;
-        // A value in the script names a file of these directories.
+        // Named only by a value in the script, so it is not copied.
         let is_left_out = |path: &Path| {
             request.script_reads.iter().any(|dir| path.starts_with(dir))
                 && !of_author.values().any(|named| named == path)

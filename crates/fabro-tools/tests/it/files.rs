@@ -216,7 +216,7 @@ async fn hopeless_paths() {
 }
 
 #[tokio::test]
-async fn files_are_read_before_they_are_changed() {
+async fn files_are_consumed_tables_they_are_changed() {
     let place = Place::new();
     let agent = Agent::on(place.files());
     let write = json!({"file_path": "a.txt", "content": "new"});

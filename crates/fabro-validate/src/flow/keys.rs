@@ -38,7 +38,7 @@ fn need_of_name(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
             None => Need::Stage(Writer::Updates),
         },
         "inputs" => Need::Impossible {
-            why: "conditions read the context; an input stands on the right of an operator"
+            why: "conditions read context keys; inputs can only be on the right-hand side"
                 .to_owned(),
             fix: format!(
                 "compare a key with {{{{ {key} }}}}, or let a command print the input (script=\"echo {{{{ {key} }}}}\") and read command.output"
@@ -133,7 +133,7 @@ fn of_table(key: &str, names: &[&str], writer: Writer, nearby: &Nearby) -> Need 
     Need::Impossible { why, fix }
 }
 
-/// The latest gate's keys, or for a longer name those of each gate, are what is near.
+/// `human.gate.*`: suggests the nearest key, among those of named gates if the key has more than three parts.
 fn of_gates(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
     const LATEST: [&str; 3] = ["human.gate.selected", "human.gate.label", "human.gate.text"];
     if key.split('.').count() > LATEST[0].split('.').count() {

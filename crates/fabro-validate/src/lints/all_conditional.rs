@@ -37,7 +37,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 /// What is not covered, as the end of a sentence; `None` when everything is.
 fn gap(checking: &Checking<'_>, ix: NodeIx, conditions: &[&Condition]) -> Option<String> {
-    // The others cover all cases without them, or not.
+    // Conditions that cannot be analyzed are skipped: the rest may be exhaustive.
     let known: Vec<&Condition> =
         conditions.iter().copied().filter(|it| values(&[it]).is_some()).collect();
     if known.len() < conditions.len() {

@@ -84,11 +84,11 @@ fn no_number(checking: &Checking<'_>, clause: &Clause) -> Option<(Span, String, 
     }
     let operator = operator.as_str();
     let message = if value.is_empty() {
-        format!("`{operator}` compares numbers, and there is none: it never holds")
+        format!("`{operator}` needs a number, but the value is empty: it never holds")
     } else if value == written {
-        format!("`{operator}` compares numbers, and `{value}` is not one: it never holds")
+        format!("`{operator}` needs a number, but `{value}` is not one: it never holds")
     } else {
-        format!("`{operator}` compares numbers, and `{written}` is `{value}`: it never holds")
+        format!("`{operator}` needs a number, but `{written}` is `{value}`: it never holds")
     };
     Some((clause.span(), message, "write a number, or compare texts with = or !=".to_owned()))
 }
@@ -251,17 +251,17 @@ mod tests {
     #[test]
     fn numeric_operators_compare_numbers() {
         insta::assert_snapshot!(of("command.exit_code > abc || score <= "), @r"
-        1:44 warning: `>` compares numbers, and `abc` is not one: it never holds
+        1:44 warning: `>` needs a number, but `abc` is not one: it never holds
           at: command.exit_code > abc
           fix: write a number, or compare texts with = or !=
-        1:71 warning: `<=` compares numbers, and there is none: it never holds
+        1:71 warning: `<=` needs a number, but the value is empty: it never holds
           at: score <=
           fix: write a number, or compare texts with = or !=
         ");
         let body = "start -> a; a -> b [condition=\"score >= {{ inputs.cap }} && score < {{ inputs.n }}\"]; a -> exit; b -> exit";
         let inputs = json!({"cap": "two", "n": 3});
         insta::assert_snapshot!(reported_with("condition-operator", body, &[], Some(inputs)), @r"
-        1:44 warning: `>=` compares numbers, and `{{ inputs.cap }}` is `two`: it never holds
+        1:44 warning: `>=` needs a number, but `{{ inputs.cap }}` is `two`: it never holds
           at: score >= {{ inputs.cap }}
           fix: write a number, or compare texts with = or !=
         ");

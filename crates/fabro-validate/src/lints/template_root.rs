@@ -26,15 +26,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         if !is_jinja(attr, text) && seen.insert(TextPlace::of(attr)) {
             let reads_context = !matches!(&*attr.name, "goal" | "label")
                 || kind.is_some_and(|kind| kind == NodeKind::Human || kind.is_llm());
-            check_text(checking, attr, Own { scope, reads_context }, text, findings);
+            check_text(checking, attr, NameScope { scope, reads_context }, text, findings);
         }
     }
 }
 
-/// What the names in a text can mean.
+/// How names in a text are resolved.
 #[derive(Clone, Copy)]
-struct Own<'a> {
-    /// What the ids of its file begin with.
+struct NameScope<'a> {
+    /// The import prefix of the node ids in its file.
     scope: &'a str,
     reads_context: bool,
 }
@@ -79,11 +79,11 @@ fn is_template(node: &Node, attr: &Attr) -> bool {
 fn check_text(
     checking: &Checking<'_>,
     attr: &Attr,
-    own: Own<'_>,
+    own: NameScope<'_>,
     text: &str,
     findings: &mut Findings,
 ) {
-    let Own { scope, reads_context } = own;
+    let NameScope { scope, reads_context } = own;
     for (open, _) in text.match_indices("{{") {
         let inside = text[open + 2..].trim_start();
         let start = text.len() - inside.len();

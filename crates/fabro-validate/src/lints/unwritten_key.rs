@@ -590,7 +590,7 @@ mod tests {
     #[test]
     fn inputs_stand_on_the_right() {
         insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a [script=x]; a -> exit [condition="inputs.target=prod"]; a -> exit"#), @r#"
-        1:61 warning: no stage writes `inputs.target`: conditions read the context; an input stands on the right of an operator
+        1:61 warning: no stage writes `inputs.target`: conditions read context keys; inputs can only be on the right-hand side
           at: inputs.target
           fix: compare a key with {{ inputs.target }}, or let a command print the input (script="echo {{ inputs.target }}") and read command.output
         "#);
@@ -601,12 +601,12 @@ mod tests {
         insta::assert_snapshot!(reported("constant-template", braces), @r"
         1:64 error: `context.command.exit_code` is read in `condition`, which is settled when the run is created
           at: context.command.exit_code
-          fix: conditions read the context by keys without braces: command.exit_code
+          fix: write the context key without braces: command.exit_code
         ");
         insta::assert_snapshot!(reported("condition-syntax", r#"start -> a; a [script=x]; a -> exit [condition="{{ inputs.target }} = prod"]; a -> exit"#), @r"
         1:61 error: expected a condition, found `{`
           at: {
-          fix: a context key stands on the left, without braces; an input on the right: context.KEY = {{ inputs.NAME }}
+          fix: write the context key on the left without braces, the input on the right: context.KEY = {{ inputs.NAME }}
         ");
     }
 

@@ -1,4 +1,4 @@
-//! What means something else here than in upstream Fabro. The reasons: `docs/migration.md`.
+//! Behavior that differs from upstream Fabro. The reasons are in `docs/migration.md`.
 
 use fabro_graph::{Node, NodeKind, Span, Workflow};
 use fabro_types::Diagnostic;
