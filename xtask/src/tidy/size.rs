@@ -8,7 +8,7 @@ use crate::workspace::Workspace;
 
 /// The most production lines of all crates: lines with code, without tests, comments and documentation.
 /// Code that is removed lowers it in the same commit; only a commit of its own, which says why, raises it.
-const CEILING: usize = 115_093;
+const CEILING: usize = 115_101;
 
 pub(super) fn production_lines(workspace: &Workspace) -> Vec<Problem> {
     let lines = count(workspace);
