@@ -21,7 +21,7 @@ pub const READ_LIMIT: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It is larger than [`READ_LIMIT`].
+    /// It is larger than [`READ_LIMIT`], or several values together are larger than the limit of the reader.
     #[error("the value is too large: {bytes} bytes (limit {} MB)", READ_LIMIT >> 20)]
     TooLarge {
         /// How large it is.

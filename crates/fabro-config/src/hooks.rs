@@ -162,7 +162,7 @@ impl HookEvent {
         self == PreToolUse || self.is_after_call()
     }
 
-    /// Whether a call of a tool has ended. A hook of these events that blocks is waited for, and forbids nothing.
+    /// Whether it is sent after a tool call. The agent waits for a blocking hook of these events; it cannot block.
     pub fn is_after_call(self) -> bool {
         matches!(self, PostToolUse | PostToolUseFailure)
     }

@@ -5,7 +5,7 @@ const JSON: &str = r#"settings are TOML, not JSON: write {"run": {"goal": "x"}} 
 const GENERAL: &str =
     r#"settings are lines such as `goal = "text"` below a `[table]`; a comment begins with `#`"#;
 
-/// By the beginning of a message of the parser.
+/// Fixes by the prefix of the message of the parser.
 const FIXES: [(&str, &str); 15] = [
     ("unclosed table", "close the name of the table: `[run]`"),
     ("unclosed array table", "close the name of the table: `[[run.hooks]]`"),

@@ -7,7 +7,7 @@ use toml::de::DeTable;
 use crate::reader::{Key, Node, Reader, entries, join, span};
 use crate::upstream::RULE;
 
-/// Settings of upstream by their path in a table, and what they are called in ours.
+/// Paths of upstream settings in a table, and the names of ours.
 type Names = &'static [(&'static [&'static str], &'static str)];
 
 const ENVIRONMENT: Names = &[

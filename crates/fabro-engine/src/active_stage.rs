@@ -18,7 +18,7 @@ pub struct ActiveStage {
     /// When its first attempt began, in milliseconds since 1970, by a clock that was never
     /// [set](crate::RunState::clock_set_ms).
     pub started_ms: i64,
-    /// How long no driver had run the run when it started, in milliseconds.
+    /// The `undriven_ms` of the run when the stage started.
     pub(crate) undriven_ms: u64,
     /// When this attempt began, or its retry delay; same clock as `started_ms`.
     pub attempt_ms: i64,

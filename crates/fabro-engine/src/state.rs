@@ -52,7 +52,7 @@ pub struct RunState {
     pub clock_set_ms: i64,
     /// The part of it that the run had before it was forked from another one.
     pub(crate) forked_clock_set_ms: i64,
-    /// How long no driver ran it, all told, in milliseconds: from its last event before each resume.
+    /// Total time without a driver, in milliseconds: the gap before each resume, rewind and retry.
     pub(crate) undriven_ms: u64,
     /// The last event's place in the log.
     pub last_seq: u64,

@@ -25,7 +25,7 @@ pub(crate) const SCRIPT_VALUE: &str = "script-value";
 pub(crate) const CONSTANT: &str = "constant-template";
 
 /// Whether the text of an attribute is a whole template of Jinja: that of a file `.j2`, and a prompt, a
-/// stylesheet or any other file with blocks such as `{% if … %}`.
+/// stylesheet or any other file except a script, with blocks such as `{% if … %}`.
 pub fn is_jinja(attr: &Attr, text: &str) -> bool {
     let is_template = |file: &str| Path::new(file).extension().is_some_and(|end| end == "j2");
     // The values of a whole template are not quoted, as those in a script must be.

@@ -58,7 +58,7 @@ fn parse_stylesheet(attr: &Attr, constants: Option<&Constants>) -> Result<Styles
         None if !template.reads().is_empty() => return Ok(Stylesheet::default()),
         known => known.unwrap_or(&none),
     };
-    // An input that is missing has a finding of its own.
+    // `undefined-input` reports a missing input.
     let is_missing = |target: &ReadTarget| matches!(target, ReadTarget::Input(name) if !constants.has_input(name));
     if template.reads().iter().any(|read| !read.optional && is_missing(&read.target)) {
         return Ok(Stylesheet::default());

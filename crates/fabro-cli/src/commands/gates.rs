@@ -215,7 +215,7 @@ fn question(gate: &Gate, with_texts: bool) -> Question {
     }
 }
 
-/// What tells a gate from those of other runs of its workflow.
+/// Tells the gates of several runs of one workflow apart.
 fn label(open: &OpenGate) -> String {
     let item = open.gate.item.iter().map(|item| one_line(item, 30));
     let run = [one_line(&inputs_text(&open.inputs), 60), one_line(&open.goal, 60)];

@@ -304,7 +304,7 @@ fn too_many_findings_block_the_release() {
         "pattern": "subprocess\\.run\\((?!.*timeout)",
         "severity": 1
     });
-    // The area whose file is not there was left out.
+    // An area without a file was left out.
     review.gives("review_each", &[("runner", json!({"findings": [finding]}))]);
     let yes = json!({"confirmed": true, "reason": "it is in use"});
     let no = json!({"confirmed": false, "reason": "not a weakness"});

@@ -91,7 +91,7 @@ impl Writer {
     }
 }
 
-/// Whether the node runs a sub-workflow that begins with a copy of the context, and whose changes come back.
+/// Whether the node runs a sub-workflow that shares the context: it has no `inputs.*`.
 pub(crate) fn shares_context(node: &Node) -> bool {
     let has_inputs = || node.attrs.iter().any(|attr| schema::input_name(&attr.name).is_some());
     node.kind == NodeKind::ManagerLoop && !has_inputs()
